@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from services.scheduler.engine.progress import Step
 from shared.contracts import messages as m
+from shared.model.backoff import delay_s
 
 FIRST_S: Final = 60.0
 LONGEST_S: Final = 3600.0
@@ -173,7 +174,7 @@ def decode(payload: bytes) -> list[OverrunEntry]:
 
 def _wait_s(offences: int) -> float:
     """Return how long an object is quarantined for its latest offence, in seconds."""
-    return min(FIRST_S * 2.0 ** min(offences - 1, 16), LONGEST_S)
+    return delay_s(offences - 1, first_s=FIRST_S, cap_s=LONGEST_S)
 
 
 def _digest(fact: m.Fact) -> str:

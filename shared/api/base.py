@@ -12,6 +12,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+Json = dict[str, Any]
+"""A JSON object."""
+
 QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"

@@ -26,6 +26,7 @@ from shared.api import (
     workloads,
 )
 from shared.api.base import View, without_nulls
+from shared.api.meta import ObjectMeta, OwnerReference
 
 ViewType = type[View]
 
@@ -65,6 +66,23 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
             parts += ["namespaces", namespace]
         parts += [part for part in (self.plural, name, subresource) if part]
         return "/".join(parts)
+
+    def controller_reference(
+        self, owner: ObjectMeta, *, blocks_deletion: bool = True
+    ) -> OwnerReference:
+        """Return the reference to an object of this kind for what its controller makes for it.
+
+        Where OwnerReferencesPermissionEnforcement is on, `blocks_deletion` takes the right to
+        update `finalizers` of this kind.
+        """
+        return OwnerReference(
+            api_version=self.api_version,
+            kind=self.kind,
+            name=owner.name,
+            uid=owner.uid,
+            controller=True,
+            block_owner_deletion=True if blocks_deletion else None,
+        )
 
 
 POD: Final = Kind(kind="Pod", plural="pods", type=core.Pod)

@@ -58,6 +58,11 @@ class ObjectMeta(View, frozen=True, kw_only=True):
                 return ref
         return None
 
+    def is_controlled_by(self, uid: str) -> bool:
+        """Return whether the object with this uid manages this one."""
+        owner = self.controller
+        return owner is not None and owner.uid == uid
+
     @property
     def owner_job(self) -> str:
         """Return the key of the Job (batch.volcano.sh) that manages this object, or "".

@@ -5,11 +5,9 @@ encoded, so an encoded view as a patch would never bring a counter back to 0; a 
 removing the field.
 """
 
-from typing import Any
-
 import msgspec
 
-Json = dict[str, Any]
+from shared.api.base import Json
 
 
 def merge_patch(before: object, after: object) -> Json:

@@ -6,13 +6,14 @@ Volcano's names, which users see in refusals.
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from services.admission.rules.catalogue import Hook, conditions
 from services.admission.rules.review import Terms
+from shared.api.base import Json
 from shared.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Kind
 from shared.kube.client import Kube
 from shared.runtime.errors import Conflict, Gone
@@ -20,8 +21,6 @@ from shared.runtime.logs import Logger
 
 _NEVER: Final = "kube-system"
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
-
-Json = dict[str, Any]
 
 
 class WebhookAddress(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from shared.api.base import Json
+
 TEMPLATE: Final = "io.k8s.api.core.v1.PodTemplateSpec"
 CLAIM: Final = "io.k8s.api.core.v1.PersistentVolumeClaimSpec"
-Json = dict[str, Any]
 
 _REF: Final = "#/components/schemas/"
 

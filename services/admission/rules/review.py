@@ -6,20 +6,19 @@ A rule is a function of one request, of the facts that its hook needs, and of th
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from services.admission.rules.fields import Schemas
 from services.admission.rules.groups import ResourceGroup, SubmitLimit
-from shared.api.base import View
+from shared.api.base import Json, View
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
 from shared.jobs.problems import Problem, texts, unreadable
 
 T = TypeVar("T", bound=View)
 
-Json = dict[str, Any]
 Patch = tuple[Json, ...]
 """A JSON patch (RFC 6902)."""
 

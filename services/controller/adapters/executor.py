@@ -25,11 +25,11 @@ from services.controller.job.facts import pod_view
 from services.controller.job.rejected_creates import quota_of
 from services.controller.job.status import INVALID_SPEC
 from shared.api import keys, kinds
+from shared.api.base import Json
 from shared.api.batch import Job
 from shared.api.core import Pod
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
-from shared.api.patch import Json
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed
 from shared.kube.decode import partial_object

@@ -402,8 +402,7 @@ class Informers(Stores):
         if found is not None:
             return found
         old = self.groups.get(record.key)
-        owner = old.metadata.controller if old is not None else None
-        return old if owner is not None and owner.uid == record.uid else None
+        return old if old is not None and old.metadata.is_controlled_by(record.uid) else None
 
     # Claims, queues, Commands
 

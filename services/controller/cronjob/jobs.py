@@ -5,7 +5,7 @@ from datetime import datetime
 from shared.api import keys, kinds, time
 from shared.api.batch import FINISHED, Job
 from shared.api.cron import CronJob, ObjectReference
-from shared.api.meta import ObjectMeta, OwnerReference
+from shared.api.meta import ObjectMeta
 from shared.jobs.users import with_user_of
 from shared.model import schedules
 
@@ -19,14 +19,6 @@ def job_at(cron: CronJob, due: int) -> Job:
     """Return the job due at that time."""
     meta, template = cron.metadata, cron.spec.job_template
     stamp = _local_time(due, cron.spec.time_zone or "")
-    owner = OwnerReference(
-        api_version=kinds.CRONJOB.api_version,
-        kind=kinds.CRONJOB.kind,
-        name=meta.name,
-        uid=meta.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
     return Job(
         metadata=ObjectMeta(
             name=name_at(cron, due),
@@ -36,7 +28,7 @@ def job_at(cron: CronJob, due: int) -> Job:
                 **with_user_of(meta.annotations, template.metadata.annotations),
                 keys.CRON_SCHEDULED: stamp,
             },
-            owner_references=(owner,),
+            owner_references=(kinds.CRONJOB.controller_reference(meta),),
         ),
         spec=template.spec,
     )
@@ -59,12 +51,6 @@ def due_of(job: Job) -> float | None:
 def is_finished(job: Job) -> bool:
     """Whether a job has reached a final phase."""
     return job.status.state.phase in FINISHED
-
-
-def is_ours(job: Job, cron: CronJob) -> bool:
-    """Whether a job belongs to the CronJob."""
-    owner = job.metadata.controller
-    return owner is not None and owner.uid == cron.metadata.uid
 
 
 def reference(job: Job) -> ObjectReference:

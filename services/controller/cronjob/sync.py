@@ -311,7 +311,7 @@ def _adopt(cron: CronJob, draft: _StatusDraft, name: str, due: int) -> StepGener
         return refused
     if not isinstance(found, Job):
         return Failed(reason=f"job {name} was there and is gone")
-    if not made.is_ours(found, cron):
+    if not found.metadata.is_controlled_by(cron.metadata.uid):
         owner = found.metadata.controller
         whose = f"{owner.kind}/{owner.name}" if owner is not None else "none"
         yield RecordCronJobEvent(

@@ -8,8 +8,8 @@ half-way is repeated whole.
 import msgspec
 
 from services.controller.job.podtemplate import PodBuilder
+from shared.api.base import Json
 from shared.api.batch import JobPhase, JobStatus
-from shared.api.patch import Json
 from shared.jobplugins.interface import Companion
 
 

@@ -1,7 +1,7 @@
 """The PodGroup that stands for a job before the scheduler (J27 to J29)."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -9,6 +9,7 @@ from services.controller.job.minresources import least_started, min_resources, p
 from services.controller.job.podtemplate import group_name, owner_references
 from shared.api import keys, kinds
 from shared.api.autoscaling import NODES_NEEDED
+from shared.api.base import Json
 from shared.api.batch import Job, TaskSpec
 from shared.api.patch import merge_patch
 from shared.api.scheduling import (
@@ -24,8 +25,6 @@ from shared.jobs.templates import read_template
 
 _INTERNAL: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation with the job's own manifest, which must not be copied to other objects."""
-
-Json = dict[str, Any]
 
 
 def group_spec(job: Job, priorities: Mapping[str, int]) -> Json:

@@ -76,16 +76,7 @@ def group_name(job: Job) -> str:
 
 def owner_references(job: Job) -> list[dict[str, Any]]:
     """Return the owner reference that everything made for a job carries."""
-    return [
-        {
-            "apiVersion": kinds.JOB.api_version,
-            "kind": kinds.JOB.kind,
-            "name": job.metadata.name,
-            "uid": job.metadata.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-    ]
+    return [msgspec.to_builtins(kinds.JOB.controller_reference(job.metadata))]
 
 
 def claims(job: Job) -> list[Companion]:

@@ -14,10 +14,10 @@ from services.controller.job.facts import JobFacts, PodView
 from services.controller.job.podtemplate import PodBuilder, claim_name, claim_names, claims
 from services.controller.job.requests import pod_name
 from shared.api import keys
+from shared.api.base import Json
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.keys import PLUGIN_MARK, VOLUME_MARK
-from shared.api.patch import Json
 from shared.api.scheduling import PodGroupPhase
 from shared.jobplugins.catalogue import plugins_of
 from shared.jobplugins.interface import Companion

@@ -151,8 +151,7 @@ class JobFlowReconciler(KindReconciler):
         found = await self._writer.get_job(meta.namespace, meta.name)
         if found is None:
             raise Retryable(f"job {meta.name} was there and is gone")
-        owner = found.metadata.controller
-        if owner is not None and owner.uid == flow.metadata.uid:
+        if found.metadata.is_controlled_by(flow.metadata.uid):
             return  # it has been folded, and causes a reconciliation
         message = f"Job {meta.name} is there and does not belong to this JobFlow"
         self._record_event(flow, "ForeignJob", message, warning=True)

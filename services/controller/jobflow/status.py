@@ -22,7 +22,7 @@ from shared.api.flow import (
     JobTemplate,
     RunningHistory,
 )
-from shared.api.meta import ObjectMeta, OwnerReference
+from shared.api.meta import ObjectMeta
 from shared.jobs.users import with_user_of
 
 
@@ -187,21 +187,13 @@ def job_of(flow: JobFlow, template: JobTemplate) -> Job:
         keys.CREATED_BY_TEMPLATE: f"{template.metadata.namespace}.{template.metadata.name}",
         keys.CREATED_BY_FLOW: f"{flow.metadata.namespace}.{flow.metadata.name}",
     }
-    owner = OwnerReference(
-        api_version=kinds.JOBFLOW.api_version,
-        kind=kinds.JOBFLOW.kind,
-        name=flow.metadata.name,
-        uid=flow.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
     return Job(
         metadata=ObjectMeta(
             name=name_of(flow, template.metadata.name),
             namespace=flow.metadata.namespace,
             labels=marks,
             annotations=with_user_of(flow.metadata.annotations, marks),
-            owner_references=(owner,),
+            owner_references=(kinds.JOBFLOW.controller_reference(flow.metadata),),
         ),
         spec=template.spec,
     )

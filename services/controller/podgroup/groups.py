@@ -7,12 +7,13 @@ so that a crash between the two leaves a group that the next reconciliation find
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from services.controller.job.minresources import Milli, as_texts, pod_usage
 from shared.api import keys, kinds
+from shared.api.base import Json
 from shared.api.core import Pod, PodSpec
 from shared.api.patch import merge_patch
 from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, PodGroupPhase, PodGroupSpec
@@ -26,8 +27,6 @@ _BUDGETS: Final = (keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
 """Annotations of a pod's disruption budget; the first one present counts."""
 _COPIED_LABELS: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME)
 _MODES: Final = ("hard", "soft")
-
-Json = dict[str, Any]
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,16 +184,7 @@ def _owners(pod: Pod) -> list[Json]:
     """
     if pod.metadata.controller is not None:
         return [msgspec.to_builtins(owner) for owner in pod.metadata.owner_references]
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": pod.metadata.name,
-            "uid": pod.metadata.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-    ]
+    return [msgspec.to_builtins(kinds.POD.controller_reference(pod.metadata))]
 
 
 def _topology(annotations: Mapping[str, str]) -> Json:

@@ -25,7 +25,6 @@ from services.controller.podgroup.groups import (
 )
 from services.controller.podgroup.workloads import (
     GroupedWorkload,
-    belongs_to,
     change_for_workload,
     groups_of,
 )
@@ -93,7 +92,7 @@ class PodGroupReconciler(Reconciler):
         for group in groups_of(workload, facts.pods):
             at = f"{namespace}/{group.name}"
             present = self._informers.groups.get(at)
-            if present is not None and not belongs_to(present, workload):
+            if present is not None and not present.metadata.is_controlled_by(workload.metadata.uid):
                 self._log.warning("group_name_taken", group=at, workload=workload.metadata.name)
                 continue
             change = change_for_workload(workload, group, present, is_whole=group.name == own)

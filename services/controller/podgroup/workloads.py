@@ -205,12 +205,6 @@ def _pod_spec(template: Any) -> PodSpec | None:  # noqa: ANN401 - a value of JSO
         return None
 
 
-def belongs_to(group: PodGroup, workload: GroupedWorkload) -> bool:
-    """Tell whether a PodGroup belongs to a workload; a foreign one of that name is not changed."""
-    controller = group.metadata.controller
-    return controller is not None and controller.uid == workload.metadata.uid
-
-
 def change_for_workload(
     workload: GroupedWorkload, group: WorkloadGroup, present: PodGroup | None, *, is_whole: bool
 ) -> GroupChange:

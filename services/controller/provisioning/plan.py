@@ -20,8 +20,10 @@ from shared.api.autoscaling import (
     needed_pods,
     stage_of,
 )
+from shared.api.base import Json
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupCondition
+from shared.model.backoff import delay_s
 
 FIRST_RETRY_S: Final = 60.0
 LONGEST_RETRY_S: Final = 1800.0
@@ -29,8 +31,6 @@ _OF_ONE_POD: Final = ("nodeName", "hostname", "ephemeralContainers", "serviceAcc
 """Fields of a pod's spec that a template of it leaves out."""
 _ACCESS: Final = "kube-api-access-"
 """Volumes that the API server adds to each pod."""
-
-Json = dict[str, Any]
 
 
 class ProvisioningChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +61,10 @@ def change_for(
     attempt is known to the next process as well.
     """
     needed = needs_nodes(group)
-    own = [each for each in requests if group is not None and _is_of(each, group)]
-    if group is None or needed is None:
+    if group is None:
+        return ProvisioningChange()
+    own = [each for each in requests if each.metadata.is_controlled_by(group.metadata.uid)]
+    if needed is None:
         return ProvisioningChange(delete=tuple(own))
     if not own:
         return ProvisioningChange(create=f"{group.metadata.name}-1")
@@ -72,16 +74,11 @@ def change_for(
     if stage in ENDED and condition is not None:
         attempt = attempt_of(last)
         since = time.read(condition.last_transition_time)
-        delay_s = min(FIRST_RETRY_S * 2.0 ** min(attempt - 1, 10), LONGEST_RETRY_S)
-        due_in_s = (now if since is None else since) + delay_s - now
+        wait_s = delay_s(attempt - 1, first_s=FIRST_RETRY_S, cap_s=LONGEST_RETRY_S)
+        due_in_s = (now if since is None else since) + wait_s - now
         if due_in_s <= 0:
             return ProvisioningChange(create=f"{group.metadata.name}-{attempt + 1}")
     return ProvisioningChange(delete=tuple(older), again_in_s=due_in_s)
-
-
-def _is_of(request: ProvisioningRequest, group: PodGroup) -> bool:
-    owner = request.metadata.controller
-    return owner is not None and owner.uid == group.metadata.uid
 
 
 def pod_sets(condition: PodGroupCondition) -> list[NeededPods]:
@@ -131,11 +128,9 @@ def template_name(request: str, at: int) -> str:
 
 
 def _metadata(name: str, kind: kinds.Kind, owner: ObjectMeta) -> Json:
-    reference = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-        "controller": True,
+    reference = kind.controller_reference(owner, blocks_deletion=False)
+    return {
+        "name": name,
+        "namespace": owner.namespace,
+        "ownerReferences": [msgspec.to_builtins(reference)],
     }
-    return {"name": name, "namespace": owner.namespace, "ownerReferences": [reference]}

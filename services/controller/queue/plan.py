@@ -21,11 +21,12 @@ Queue's status.
 
 import enum
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from shared.api import kinds
+from shared.api.base import Json
 from shared.api.batch import Command
 from shared.api.keys import CLOSED_BY_PARENT
 from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueState
@@ -85,8 +86,6 @@ def next_state(state: QueueState | None, action: QueueAction, *, groups: int) ->
     """Return the state after `action` of a queue with `groups` PodGroups (Q02)."""
     return TABLE[state, action].of(groups)
 
-
-Json = dict[str, Any]
 
 DEFAULTS: Final[tuple[Json, ...]] = (
     {

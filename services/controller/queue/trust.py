@@ -8,14 +8,13 @@ created.
 """
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from shared.api import time
+from shared.api.base import Json
 from shared.api.batch import Command
-
-Json = dict[str, Any]
 
 POLICY: Final = "pumice-queue-commands"
 """Name of the policy and of its binding."""

@@ -6,10 +6,11 @@ of the cluster both objects are ours: made when we start, deleted when we end.
 """
 
 import base64
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from shared.api.base import Json
 from shared.api.kinds import APISERVICE, NAMESPACE, SERVICE, Kind
 from shared.api.visibility import GROUP, VERSION
 from shared.kube.client import Kube
@@ -23,8 +24,6 @@ _REACHED_S: Final = 30.0
 """Time within which the API server must reach us outside of its cluster, at first and again."""
 _RETRY_S: Final = 60.0
 """Time for which the objects are away after the API server, that had reached us, did so no more."""
-
-Json = dict[str, Any]
 
 
 class VisibilityAddress(msgspec.Struct, frozen=True, kw_only=True):

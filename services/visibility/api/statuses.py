@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from shared.api.base import Json
 from shared.api.visibility import GROUP
-
-Json = dict[str, Any]
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, WRONG_METHOD = 400, 401, 403, 404, 405
 NOT_ACCEPTABLE, EXPIRED, TOO_LARGE, UNSUPPORTED, INVALID = 406, 410, 413, 415, 422
