@@ -6,7 +6,7 @@ subresource (C03 ⚠): its status is written through the object itself.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Final
 
 from msgspec import Meta, field
@@ -28,6 +28,18 @@ from shared.api.selectors import LabelSelector
 
 DEFAULT_QUEUE = "default"
 ROOT_QUEUE = "root"
+
+
+def queue_lineage(queue: str, parent_of: Callable[[str], str]) -> Iterator[str]:
+    """Yield a queue and its ancestors up to `root`, each once even if parents form a ring.
+
+    `parent_of` returns the parent of a queue; "", also for an unknown queue, stands for `root`.
+    """
+    seen: set[str] = set()
+    while queue not in seen:
+        yield queue
+        seen.add(queue)
+        queue = parent_of(queue) or ROOT_QUEUE
 
 
 def podgroup_of(job: str, uid: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from shared.api.scheduling import ROOT_QUEUE
+from shared.api.scheduling import ROOT_QUEUE, queue_lineage
 
 EVERY_USER: Final = "*"
 
@@ -38,19 +38,10 @@ def scopes_of(
     Yields the index in `scopes`, and the user if the limit holds for each user by itself, else "".
     `parent_of` returns the parent of a queue, or "" for `root`.
     """
-    for name in lineage(queue, parent_of):
+    for name in queue_lineage(queue, parent_of):
         of_user = False
         for number, scope in enumerate(scopes):
             if scope.queue != name or not scope.has(user) or (scope.users and of_user):
                 continue
             of_user = of_user or bool(scope.users)
             yield number, user if scope.users else ""
-
-
-def lineage(queue: str, parent_of: Callable[[str], str]) -> Iterator[str]:
-    """Return a queue and its ancestors up to `root`, each once."""
-    seen: set[str] = set()
-    while queue not in seen:
-        yield queue
-        seen.add(queue)
-        queue = parent_of(queue) or ROOT_QUEUE

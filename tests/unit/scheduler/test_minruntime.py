@@ -87,6 +87,12 @@ def test_the_nearest_ancestor_counts():
     assert cluster.decide(now=NOW).evictions == ()
 
 
+def test_a_queue_without_a_parent_has_that_of_root():
+    cluster = crowd(conf(), ran_s=600)
+    put_queue(cluster, "root", {"pumice.dev/preempt-min-runtime": "1h"})
+    assert evictions_of(cluster.decide(now=NOW)) == {}
+
+
 def test_queues_that_are_each_others_parents_have_the_default():
     cluster = crowd(conf(preempt="1h"), ran_s=60)
     put_queue(cluster, "default", {}, parent="default")

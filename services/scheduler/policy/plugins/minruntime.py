@@ -19,6 +19,7 @@ from pumice.plugins import (
 )
 from services.scheduler.policy.arguments import seconds
 from shared.api import keys
+from shared.api.scheduling import queue_lineage
 from shared.model import durations
 
 _PREEMPT: Final = keys.PREEMPT_MIN_RUNTIME
@@ -82,14 +83,16 @@ class MinRuntime:
         return found
 
     def _stated(self, kind: str, name: str) -> float:
-        seen: set[str] = set()
-        while (queue := self._cluster.queue(name)) is not None and name not in seen:
-            stated = durations.setting(queue.annotations.get(kind, ""))
+        for each in queue_lineage(name, self._parent_of):
+            queue = self._cluster.queue(each)
+            stated = durations.setting(queue.annotations.get(kind, "")) if queue else None
             if stated is not None and stated >= 0:
                 return stated
-            seen.add(name)
-            name = queue.parent
         return self._defaults[kind]
+
+    def _parent_of(self, name: str) -> str:
+        queue = self._cluster.queue(name)
+        return queue.parent if queue else ""
 
 
 def started(job: Job) -> float:
