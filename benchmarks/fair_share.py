@@ -76,7 +76,9 @@ class SampledReplay(Replay):
         """Note the index of the users that wait for GPUs now; of fewer than two there is none."""
         submitted = (j for key, j in self.jobs.items() if self.cluster_state.jobs.get(key))
         waiting = {
-            job.user for job in submitted if f"ns/{job.name}" not in self.waits and GPU in job.asks
+            job.user
+            for job in submitted
+            if f"ns/{job.name}" not in self.waits and GPU in job.requests
         }
         used = np.array([self.usage.of(QUEUE, user, GPU, self.now) for user in sorted(waiting)])
         if len(used) > 1 and used.sum() > 0:
@@ -87,7 +89,7 @@ class SampledReplay(Replay):
 def measure(trace: Trace, configuration: str, *, half_life_s: float) -> Fairness:
     """Replay a trace."""
     replay = SampledReplay(trace, configuration, half_life_s=half_life_s)
-    replay.run(lambda _: None, lambda _: None, ())
+    replay.run()
     of_user = defaultdict(list)
     for key, wait in replay.waits.items():
         of_user[replay.jobs[key].user].append(wait / _HOUR_S)

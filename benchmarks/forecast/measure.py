@@ -72,7 +72,7 @@ def waiting_jobs(trace: Trace, most: int) -> tuple[list[str], dict[str, float]]:
     for the same ends, and would count as one question asked many times.
     """
     replay = replay_of(trace)
-    replay.run(lambda _: None, lambda _: None, ())
+    replay.run()
     gap_s, last = trace.jobs[-1].at / len(trace.jobs), -math.inf
     late = []
     for job in trace.jobs[int(WARM * len(trace.jobs)) :]:
@@ -118,7 +118,7 @@ class Asker:
     def _came(self, key: str) -> None:
         replay = self._replay
         for name, seconds in replay.ended[self._learnt :]:
-            said_s = replay.jobs[name].says
+            said_s = replay.jobs[name].expected_s
             stated = Expected(said_s, Basis.ANNOTATION) if said_s else None
             subject = self._subjects.pop(name)
             self._history.ended(subject, seconds, stated=stated)

@@ -61,7 +61,7 @@ def stating(trace: Trace, part: float, *, seed: int) -> Trace:
     """Return a trace of which a part of the jobs say how long they run, off by a fifth or so."""
     random = np.random.default_rng(seed)
     jobs = [
-        job._replace(says=job.seconds * math.exp(_OFF * random.standard_normal()))
+        job._replace(expected_s=job.seconds * math.exp(_OFF * random.standard_normal()))
         if random.random() < part
         else job
         for job in trace.jobs
@@ -120,7 +120,7 @@ def _paced(
             total[name] += amount
     asked: dict[str, float] = defaultdict(float)
     for job in fitting:
-        for name, amount in job.asks.items():
+        for name, amount in job.requests.items():
             asked[name] += job.pods * amount * job.seconds
     needed_s = max(asked[name] / (load * total[name]) for name in asked)
     pace = needed_s / (last - first)
@@ -129,7 +129,7 @@ def _paced(
 
 def _fits(job: ReplayedJob, nodes: dict[str, Amounts]) -> bool:
     places = sum(
-        min(node.get(name, 0) // amount for name, amount in job.asks.items())
+        min(node.get(name, 0) // amount for name, amount in job.requests.items())
         for node in nodes.values()
     )
     return places >= job.pods

@@ -67,7 +67,7 @@ async def run(args: argparse.Namespace) -> int:
         raise WrongSettingError(str(error)) from error
     for name, replay in zip(("baseline", "changed"), replays, strict=True):
         progress = _Progress(name, len(found.jobs))
-        replay.run(progress.submitted, lambda _: None, ())
+        replay.run(progress.submitted)
         progress.end()
     rows = compare(found, *(replay.waits for replay in replays))
     if found.cut_off:

@@ -51,7 +51,7 @@ def compare(
     rows = []
     for (queue, user), jobs in sorted(groups.items()):
         keys = [f"ns/{job.name}" for job in jobs]
-        used = sum(job.pods * job.asks.get(_GPU, 0) * job.seconds for job in jobs)
+        used = sum(job.pods * job.requests.get(_GPU, 0) * job.seconds for job in jobs)
         rows.append(
             ReplayRow(
                 queue=queue,

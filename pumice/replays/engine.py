@@ -48,12 +48,16 @@ class ReplayedJob(NamedTuple):
     seconds: float
     """How long it ran."""
     pods: int
-    asks: Amounts
+    requests: Amounts
     """Of each pod."""
-    says: float = 0.0
-    """How long its user says that it will run; 0 if nothing is said."""
+    expected_s: float = 0.0
+    """Run time that its user states; 0 for none."""
     user: str = ""
     queue: str = "default"
+
+
+def _ignored(_: str) -> None:
+    """Do nothing."""
 
 
 class DecayedUsage:
@@ -65,7 +69,7 @@ class DecayedUsage:
 
     def count(self, job: ReplayedJob, sign: int, now: float) -> None:
         """Count a job that starts (1) or ends (-1)."""
-        for name, amount in job.asks.items():
+        for name, amount in job.requests.items():
             key = (job.queue, job.user, name)
             total = self._totals.setdefault(key, DecayedTotal(self.half_life_s, at=now))
             total.start(sign * job.pods * amount / _unit(name), now)
@@ -116,21 +120,30 @@ class Replay:
             self._put(kind, document)
 
     def run(
-        self, came: Callable[[str], None], ask: Callable[[str], None], asked: Collection[str]
+        self,
+        on_submitted: Callable[[str], None] = _ignored,
+        on_waiting: Callable[[str], None] = _ignored,
+        observed: Collection[str] = (),
     ) -> None:
-        """Play the jobs; `came` hears of each job, `ask` of those of `asked` that wait."""
+        """Submit the jobs in virtual time until all that can start have ended.
+
+        Args:
+            on_submitted: Called with the key of each job before its first cycle.
+            on_waiting: Called with the key of each job in `observed` that still waits after it.
+            observed: Keys of jobs, `ns/NAME`.
+        """
         for job in self.jobs.values():
             self._pass_to(EPOCH + job.at)
             self._submit(job)
             key = f"ns/{job.name}"
-            came(key)
+            on_submitted(key)
             self._decide()
-            if key in asked and key not in self.waits:
-                ask(key)
+            if key in observed and key not in self.waits:
+                on_waiting(key)
         self._pass_to(math.inf)
 
     def _pass_to(self, when: float) -> None:
-        """Let jobs end until then."""
+        """Let jobs end that end by a time, and set the clock to it."""
         while self._ends and self._ends[0][0] <= when:
             self.now, _ = self._ends[0]
             while self._ends and self._ends[0][0] <= self.now:
@@ -147,19 +160,19 @@ class Replay:
 
     def _group(self, job: ReplayedJob, phase: str) -> None:
         created = times.format_seconds(EPOCH + job.at)
-        minimum = {name: job.pods * amount for name, amount in job.asks.items()}
+        minimum = {name: job.pods * amount for name, amount in job.requests.items()}
         spec = {"minMember": job.pods, "queue": job.queue, "minResources": _listed(minimum)}
-        said = {keys.EXPECTED_DURATION: f"{job.says:.0f}"} if job.says else {}
-        notes = said | ({keys.USER: job.user} if job.user else {})
-        meta = {**_named(job.name, "ns"), "creationTimestamp": created, "annotations": notes}
+        expected = {keys.EXPECTED_DURATION: f"{job.expected_s:.0f}"} if job.expected_s else {}
+        annotations = expected | ({keys.USER: job.user} if job.user else {})
+        meta = {**_named(job.name, "ns"), "creationTimestamp": created, "annotations": annotations}
         document = {"metadata": meta, "spec": spec, "status": {"phase": phase}}
         self._put(kinds.PODGROUP, document)
 
     def _pod(self, job: ReplayedJob, number: int, phase: str, node: str = "") -> None:
-        asked = {"requests": _listed(job.asks)}
         meta = _named(f"{job.name}-{number}", "ns")
         started = {"startTime": times.format_seconds(self.now)} if node else {}
         created = times.format_seconds(EPOCH + job.at)
+        resources = {"requests": _listed(job.requests)}
         self._put(
             kinds.POD,
             {
@@ -171,7 +184,7 @@ class Replay:
                 "spec": {
                     "schedulerName": "volcano",
                     "nodeName": node,
-                    "containers": [{"name": "main", "resources": asked}],
+                    "containers": [{"name": "main", "resources": resources}],
                 },
                 "status": {"phase": phase, **started},
             },
@@ -181,7 +194,7 @@ class Replay:
         self._group(job, "Pending")
 
     def _end(self, key: str) -> None:
-        """Do what is left of a job: its pods and group are gone."""
+        """Delete the pods and the PodGroup of a job that has ended."""
         job = self.jobs[key]
         for number in range(job.pods):
             pod = f"{key}-{number}"
@@ -193,7 +206,7 @@ class Replay:
     # --- decisions ---------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        """Run cycles as long as one makes work for the next."""
+        """Run cycles until one admits no job."""
         if self._is_fair and self.now >= self._published + _PUBLISH_S:
             self._published = self.now
             self.cluster_state.store(PastUsage).replace(self.usage.messages(self.now))
@@ -206,9 +219,9 @@ class Replay:
         session = open_session(self.cluster_state, self.config, now=self.now)
         try:
             activate(session)
-            let_in = {job.key for job in session.jobs if not job.is_pending}
+            admitted = {job.key for job in session.jobs if not job.is_pending}
             run_actions(session, self.config)
-            entered = [j.key for j in session.jobs if j.key not in let_in and not j.is_pending]
+            entered = [j.key for j in session.jobs if j.key not in admitted and not j.is_pending]
             binds = session.binds
             refused = refused_jobs(session, **self._unschedulable_policy)
         finally:

@@ -88,7 +88,7 @@ def test_with_the_real_durations_only_jobs_to_come_are_not_known() -> None:
 
 def test_with_durations_that_jobs_state_a_forecast_is_as_good_as_they_are() -> None:
     jobs = trace(*((90.0 * number, 100.0, 8) for number in range(30)))
-    line = jobs._replace(jobs=[job._replace(says=job.seconds) for job in jobs.jobs])
+    line = jobs._replace(jobs=[job._replace(expected_s=job.seconds) for job in jobs.jobs])
     answers = Asker(line, draws=2, bounds=SimulationBounds()).run(waiting_jobs(line, 5)[0])
     assert [answer.median for answer in answers] == pytest.approx(
         [answer.wait for answer in answers], rel=0.05
@@ -96,7 +96,7 @@ def test_with_durations_that_jobs_state_a_forecast_is_as_good_as_they_are() -> N
 
 
 def test_a_part_of_the_jobs_says_about_how_long_it_runs() -> None:
-    said = [j.says / j.seconds for j in stating(trace(*[(0, 50, 1)] * 400), 0.5, seed=1).jobs]
+    said = [j.expected_s / j.seconds for j in stating(trace(*[(0, 50, 1)] * 400), 0.5, seed=1).jobs]
     assert 150 < sum(1 for ratio in said if ratio) < 250
     assert all(0.4 < ratio < 2.5 for ratio in said if ratio)
 
@@ -122,7 +122,7 @@ def test_a_later_part_of_a_trace_keeps_the_durations_that_the_whole_of_it_gives(
 def test_pods_of_openb_that_ask_for_the_same_share_a_name(tmp_path: Path) -> None:
     found = read(openb_folder(tmp_path), load=0.5, most=10)
     assert [job.name for job in found.jobs] == ["kind0x-0", "kind0x-1", "kind1x-2"]
-    assert [job.asks[GPU] for job in found.jobs] == [500, 500, 1000]
+    assert [job.requests[GPU] for job in found.jobs] == [500, 500, 1000]
     assert [job.seconds for job in found.jobs] == [60.0, 90.0, 30.0]
 
 
