@@ -153,7 +153,7 @@ async def _print(args: argparse.Namespace, where: Callable[[], Server], *, out: 
     except PositionGone as exc:
         if args.seq is not None or args.since is not None:
             raise
-        # The last minute was not asked for, and not all of it is kept.
+        # The last minute was not requested, and not all of it is stored.
         _note(is_there=True, words=f"{exc}; going on with that")
         await _print_from(args, where, Start(exc.oldest), out=out)
 

@@ -1,6 +1,6 @@
 """Start a local cluster: an API server with fake nodes, NATS, and the services.
 
-It goes on in the background until `pumice down`. Data, logs, credentials and flags are kept in
+It runs in the background until `pumice down`. Data, logs, credentials and flags are kept in
 the data directory; a later `pumice up` goes on with them. Clusters in several data directories run
 beside each other.
 

@@ -78,7 +78,7 @@ class NodeRows(Protocol):
         """Return what all pods ask for, with those that wait and without those being evicted."""
 
     def scoring_requested(self) -> tuple[IntArray, IntArray]:
-        """Return milli-CPU and bytes asked for, with the scorers' defaults."""
+        """Return milli-CPU and bytes requested, with the scorers' defaults."""
 
     def label(self, key: str) -> NDArray[np.object_]:
         """Return the value of a label per row, None where it is absent."""

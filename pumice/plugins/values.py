@@ -40,7 +40,7 @@ class Opinion(NamedTuple):
     vote: Vote
     reason: str = ""
     short: tuple[tuple[str, int, int], ...] = ()
-    """Resources that there is too little of: name, amount asked for, amount left."""
+    """Resources that there is too little of: name, amount requested, amount left."""
     budget: str = ""
     """The budget of which the amounts are left, as a person reads it; "" where they are free."""
 

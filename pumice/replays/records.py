@@ -25,7 +25,7 @@ class Recorded(NamedTuple):
     waits: dict[str, float]
     """Job → seconds that it waited in the cluster."""
     cut_off: bool
-    """Whether there were more jobs than asked for."""
+    """Whether the period has more jobs than were requested."""
 
 
 async def recorded_jobs(

@@ -32,7 +32,7 @@ PATHS: Final = (
 """Paths of the webhooks (W01). Not read from `rules.catalogue`, which settings need not load."""
 
 _OPTIONAL = "/podgroups/validate"
-"""Not enabled unless asked for, as in Volcano: each PodGroup of a job would cost a second call."""
+"""Not enabled by default, as in Volcano: each PodGroup of a job would cost a second call."""
 
 
 class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):

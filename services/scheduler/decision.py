@@ -46,7 +46,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     explained: Sequence[m.WaitExplained] = ()
     """Messages for the stream WAITING: explanations that have changed, and ends of waits."""
     expired_reservations: Sequence[str] = ()
-    """Keys of Inqueue PodGroups that reserve nothing any more: their pods came too late."""
+    """Keys of Inqueue PodGroups that reserve nothing any more: their pods were created too late."""
     exclusions: Sequence[Exclusion] = ()
     """Jobs, queues and actions whose handling raised an unexpected error."""
     unschedulable: int = 0

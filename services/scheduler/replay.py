@@ -1,6 +1,6 @@
 """`python -m services.scheduler replay DUMP`: a recorded cycle once more, offline.
 
-Exit codes: 0 the same plan came out, 1 another one (a line says where), 2 the dump cannot be used.
+Exit codes: 0 the same plan resulted, 1 another one (a line says where), 2 the dump cannot be used.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Waits of gangs: which of them events report, and which explanations are published.
 
 An event reports a wait once per cause, when the cause has lasted for a while (`Waits`). It never
-reports a wait that the gang's owner has to end (missing pods, scheduling gates): readers want to
-hear of a cluster that is too full, a kind of node that is missing, a queue without share.
+reports a wait that the gang's owner has to end (missing pods, scheduling gates): readers want
+events about a cluster that is too full, a kind of node that is missing, a queue without share.
 
 The stream WAITING holds the last explanation of each waiting gang (`WaitExplanations`). It is
 published when its cause has lasted for a while, and again when the cause changes. When only amounts

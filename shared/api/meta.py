@@ -38,7 +38,7 @@ class ObjectMeta(View, frozen=True, kw_only=True):
     generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    """Set once deletion was asked for; the object lives on until its grace and finalizers end."""
+    """Set once deletion was requested; the object exists until its grace and finalizers end."""
     deletion_grace_period_seconds: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ObjectMeta(View, frozen=True, kw_only=True):
     @property
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages this object, if there is one."""
-        for ref in self.owner_references:  # asked for with each fact: no generator
+        for ref in self.owner_references:  # evaluated for each fact: a generator would cost more
             if ref.controller:
                 return ref
         return None

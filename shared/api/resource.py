@@ -1,7 +1,7 @@
 """Views of claims for devices, classes of devices and what drivers offer (resource.k8s.io/v1).
 
 The scheduler reads what a claim asks for, what nodes offer, and which devices are allocated. What
-it passes on unread (parameters of drivers) stays as it came.
+it passes on unread (parameters of drivers) stays as it was received.
 """
 
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ class DeviceConstraint(View, frozen=True, kw_only=True):
 
 
 class DeviceConfiguration(View, frozen=True, kw_only=True):
-    """Parameters for drivers, as they came."""
+    """Parameters for drivers, undecoded."""
 
     source: str = ""
     """`FromClass` or `FromClaim`; in an allocation only."""

@@ -1,6 +1,6 @@
 """The API group `visibility.pumice.dev`: answers of Pumice to users who ask through the API server.
 
-The service `visibility` makes these objects when they are asked for; the API server stores none of
+The service `visibility` makes these objects on request; the API server stores none of
 them. `pumice` and the live page read the same types. Amounts are quantities as text, so that a
 reader needs no table of units per resource.
 """

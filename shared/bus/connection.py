@@ -169,7 +169,7 @@ class BusConnection:
         return session if session is not None and session.alive else None
 
     async def session(self, timeout_s: float | None = None) -> BusSession:
-        """Return a usable session, waiting up to `timeout_s`. Raises NoReply when none came."""
+        """Return a usable session, waiting up to `timeout_s`. Raises NoReply when none arrived."""
         if (session := self.current) is not None:
             return session
         try:

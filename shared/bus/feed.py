@@ -1,6 +1,6 @@
 """One consumer on one connection: asks for batches and hands them on, or says that it is lost.
 
-Follower and puller are built on it. Messages are asked for (pull), never pushed: what is on its way
+Follower and puller are built on it. Messages are pulled, never pushed: what is on its way
 to this process is bounded by one batch, so a slow reader is held back by itself and nothing
 overflows. While a request is open the server sends a heartbeat each second; silence, a broken
 connection or a vanished consumer end the feed with `FeedLost`, and the owner opens a new one.
@@ -47,7 +47,7 @@ class DeliveryPosition(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Messages that came together; `ended`: the request is used up, `empty`: none was left."""
+    """Messages that arrived together; `ended`: the request is used up, `empty`: none was left."""
 
     messages: list[Msg]
     ended: bool
@@ -113,7 +113,7 @@ class Feed:
                 raise FeedLost(f"the consumer sent nothing for {SILENCE_S:g} s") from exc
 
     def leftover(self) -> list[Msg]:
-        """Return, and forget, the messages that came and were not taken."""
+        """Return, and forget, the messages that arrived and were not taken."""
         messages = [msg for msg in self._arrived if msg.subject != self._inbox]
         self._arrived.clear()
         return messages

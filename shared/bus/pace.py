@@ -38,7 +38,7 @@ class _Mode(Enum):
 
 
 class Activity:
-    """Whether a query came in the last `active_s`; the start of the process counts as one."""
+    """Whether a query arrived in the last `active_s`; the start of the process counts as one."""
 
     def __init__(self, clock: Clock, *, active_s: float) -> None:
         self._clock = clock
@@ -50,7 +50,7 @@ class Activity:
 
     @property
     def is_active(self) -> bool:
-        """Return whether a query came within `active_s`."""
+        """Return whether a query arrived within `active_s`."""
         return self._clock.monotonic() < self._until
 
     @property
@@ -132,7 +132,7 @@ class Pace:
         self._progress = asyncio.Event()
         self.requests: int = 0
         self.paused: int = 0
-        """Followers that read nothing because nobody asks."""
+        """Followers that read nothing because there are no queries."""
 
     @property
     def is_live(self) -> bool:
@@ -196,7 +196,7 @@ class Pace:
             await self._tick()
 
     async def _end_of_pause(self) -> bool:
-        """Wait while nobody asks; return whether that was so."""
+        """Wait while there are no queries; return whether it waited."""
         if self.activity is None or self.activity.is_active:
             return False
         self.paused += 1

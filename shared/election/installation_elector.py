@@ -117,7 +117,7 @@ class ClusterLeaseElector:
             try:
                 await self._write(found, released(found.spec, time=format_micro(self._clock.now())))
             except Conflict:
-                continue  # that write came in between
+                continue  # another write was in between
             self._log.info("lease_given_back")
             return
 

@@ -91,7 +91,7 @@ class LeaderElector:
         """Lead whenever possible until cancelled; returns when `body` does.
 
         `body` is cancelled when the lease is lost. A WrongSequence (its publish was refused) or
-        Retryable (the bus is away) that it raises ends the term, not the service: the next term
+        Retryable (the bus is unavailable) that it raises ends the term, not the service: the next term
         begins from the start. Any other exception is raised.
         """
         with self._bus.final_messages():

@@ -31,8 +31,8 @@ PLUGINS: Final[Mapping[str, JobPlugin]] = {plugin.name: plugin for plugin in _AL
 def installed() -> Mapping[str, JobPlugin]:
     """Return our own plugins, then those of other distributions, by name.
 
-    Raises BadPlugin with distribution and entry point for one that cannot be loaded; services ask
-    at their start, so that it is told there.
+    Raises BadPlugin with distribution and entry point for one that cannot be loaded; services call
+    it at their start, so that they report it there.
     """
     return {**PLUGINS, **load_plugins(PLUGINS)}
 

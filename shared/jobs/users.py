@@ -1,6 +1,6 @@
 """The user of an object: the annotation `pumice.dev/user`, which admission writes.
 
-What the controller makes from a template has the user of the object that asked for it. A template
+What the controller makes from a template has the user of the object that contains it. A template
 is written by its author, so that a user that is stated in one does not count.
 """
 

@@ -3,7 +3,7 @@
 Each write of an object carries the uid of the object that it was decided on, so that it never
 changes a later object of the same name (ADR 1); a uid that no longer matches raises `Gone`. Retries
 belong to the caller, who knows whether the request still makes sense. `Retryable` carries the delay
-that the server asked for.
+of the response's Retry-After.
 """
 
 import asyncio

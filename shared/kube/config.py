@@ -35,7 +35,7 @@ async def connect(
     `~/.kube/config`. `master` is an address that goes before that of the kubeconfig.
     `qps` ≤ 0 sets no bound on requests per second. A watch holds one of `max_connections`.
 
-    Loads credentials, which may run a plugin, but sends nothing: a server that is away shows in
+    Loads credentials, which may run a plugin, but sends nothing: an unavailable server shows in
     the first request. Raises Rejected for a configuration that cannot work, naming the file.
     """
     clock = clock or SystemClock()

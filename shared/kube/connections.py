@@ -210,7 +210,7 @@ class _Connection(asyncio.Protocol):
         self._held = 0
         """Bytes in `_pieces`."""
         self._without_body = 0
-        """Bytes that came since the last piece of a body, or the last end of a head."""
+        """Bytes that arrived since the last piece of a body, or the last end of a head."""
         self._is_paused = False
         self.is_whole = False
         self._is_awaited_whole = False
@@ -302,7 +302,7 @@ class _Connection(asyncio.Protocol):
     # The parser calls these.
 
     def on_message_begin(self) -> None:
-        """Keep no connection on which more comes than was asked for."""
+        """Keep no connection on which more arrives than one response per request."""
         self.is_reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -342,6 +342,6 @@ class _Connection(asyncio.Protocol):
         elif not self.is_whole:
             self.is_whole = True
             self.is_reusable = self._parser.should_keep_alive()
-            # The next answer has to be read, even if nobody reads the rest of this one.
+            # The next answer has to be read, even if the rest of this one is never read.
             self._resume()
             self._wake()

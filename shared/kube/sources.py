@@ -195,7 +195,7 @@ class KubeconfigSource:
         except PumiceError:
             raise
         except Exception as exc:
-            if type(exc).__module__.startswith("aiohttp"):  # the identity provider is away
+            if type(exc).__module__.startswith("aiohttp"):  # the identity provider is unavailable
                 raise Retryable(self._text(exc)) from exc
             text: object = exc
             if isinstance(exc, OSError):

@@ -72,7 +72,7 @@ class Resource(Struct, frozen=True, kw_only=True):
         return [name for name, amount in self.items() if amount >= EPSILON]
 
     def is_empty(self) -> bool:
-        """Tell whether nothing is asked for; `pods` does not count (T07)."""
+        """Tell whether nothing is requested; `pods` does not count (T07)."""
         return all(amount < EPSILON for name, amount in self.items() if name != PODS)
 
     def plus(self, other: "Resource") -> "Resource":

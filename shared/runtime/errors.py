@@ -17,7 +17,7 @@ class PumiceError(Exception):
 class Retryable(PumiceError):  # noqa: N818 - named by what the caller does, as is each below
     """The same request may succeed later: overload, time-out, lost connection.
 
-    `retry_after_s` is what the other side asked for (for example Retry-After), or None.
+    `retry_after_s` is the delay that the server requests (for example by Retry-After), or None.
     """
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:

@@ -1,8 +1,8 @@
 """Sends spans to a collector over OTLP/HTTP, by the SDK of OpenTelemetry (extra `telemetry`).
 
 The SDK reads its own variables: endpoint, headers, certificate, time-out, resource attributes,
-limits of the queue. It sends from a thread of its own; what its queue cannot hold it drops. A
-collector that is away costs a line in the log, and nothing else.
+limits of the queue. It sends from a thread of its own; what its queue cannot hold it drops. An
+unavailable collector costs a line in the log, and nothing else.
 """
 
 import asyncio

@@ -49,7 +49,7 @@ _FILE_FLAG: Final = "settings-file"
 _CREDENTIALS: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 
 
-class HelpRequested(Exception):  # noqa: N818 - not an error: the person asked for it
+class HelpRequested(Exception):  # noqa: N818 - not an error: the user requested it
     """`--help` or `--version` was given; the text is what to print."""
 
 

@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: how long each service worked on which job; off unless asked for.
+"""Spans for OpenTelemetry: how long each service worked on which job; off by default.
 
 All services give the spans of one job the same *cause*, the key of its PodGroup, and from the cause
 follow the id of the trace and that of its root. So the spans of several processes join into one

@@ -41,7 +41,7 @@ class TaskGroup(asyncio.TaskGroup):
         context: Context | None = None,
         **options: Any,
     ) -> asyncio.Task[T]:
-        """Start a child; one that ends cancelled and was never told to is a failure."""
+        """Start a child; one that ends cancelled without a request is a failure."""
         task = super().create_task(
             _checked(cast("Awaitable[T]", coro)), name=name, context=context, **options
         )

@@ -4,7 +4,7 @@ from aiohttp import web
 
 
 class BodyTooLargeError(Exception):
-    """More bytes came than a server takes."""
+    """A body is larger than the server accepts."""
 
 
 async def read_body(request: web.BaseRequest, *, most: int) -> bytes:

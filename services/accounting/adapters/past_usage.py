@@ -1,8 +1,8 @@
 """Publishes to USAGE what the users of each queue have used, with exponential decay; a part.
 
 The database computes the sums by the closed form of `shared.model.decayed_usage`. Allocations that
-ended a while ago are summed once, and the sums decay from then on; so a report reads only what is
-held and what ended lately. After a restart everything is summed again.
+ended more than `SETTLED_S` ago are summed once, and the sums decay from then on, so that only
+allocations that are open or ended since are read. After a restart everything is summed again.
 """
 
 import asyncio

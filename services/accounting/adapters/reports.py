@@ -20,7 +20,7 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
     """Usage of one group in a period."""
 
     group: tuple[str, ...]
-    """Values of the columns that were asked for, in their order."""
+    """Values of the columns `by`, in their order."""
     resource: str
     amount_hours: float
     """CPU in cores, memory in bytes, others in units; each times hours."""

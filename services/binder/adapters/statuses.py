@@ -1,4 +1,4 @@
-"""Writes desired statuses to the API server, with one request if nobody else wrote the object.
+"""Writes desired statuses to the API server, with one request if no other client wrote the object.
 
 A message names the resourceVersion that it was decided on, and the patch contains it, so the API
 server detects whether the object has changed. If it has, or if a message names no version, the

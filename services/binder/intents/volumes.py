@@ -30,7 +30,7 @@ class AskForVolume(msgspec.Struct, frozen=True):
 
 
 class VolumePending(msgspec.Struct, frozen=True):
-    """It was asked for; others are at work."""
+    """It was requested; other controllers work on it."""
 
 
 class Unbindable(msgspec.Struct, frozen=True):

@@ -108,7 +108,7 @@ def group_body(job: Job, desired: DesiredGroupSpec) -> Json:
 def group_patch(group: PodGroup, desired: DesiredGroupSpec, job: Job) -> Json:
     """Return the merge patch for the job's PodGroup, empty if it is as desired.
 
-    Of the job's annotations the wall time goes on to the group when it changes.
+    Of the job's annotations the wall time is copied to the group when it changes.
 
     Fields are compared as typed values, so that a default that the API server filled in is no
     difference. ⚠ An encoded view cannot tell: it leaves out a default only when it is the very

@@ -44,7 +44,7 @@ class Retain(enum.Enum):
     FINISHED = "finished"
     """Succeeded and Failed pods stay, for their logs (J16, J21)."""
     SUCCEEDED = "succeeded"
-    """Succeeded pods stay: the job goes on where it stopped (J19)."""
+    """Succeeded pods stay: the job continues where it stopped (J19)."""
 
 
 class PhaseRule(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ def load_plugins(
 ) -> dict[str, ForeignPlugin]:
     """Return the plugins by name. Raises Rejected with distribution and entry point.
 
-    `taken` are the names of built-in plugins, which no other may have; `note` hears of what plugins
-    do wrong later.
+    `taken` are the names of built-in plugins, which no other may have. `note` is called with each
+    later failure of a plugin.
     """
     try:
         offers = load(GROUP, what="scheduler plugin", method="contribute", taken=taken)

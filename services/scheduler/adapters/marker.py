@@ -30,7 +30,7 @@ class WatchdogFiles:
     def __init__(self, directory: str) -> None:
         """Open the files. Raises `Rejected` if the directory cannot be written to.
 
-        On a full disk the process goes on without a mark of what it is doing.
+        On a full disk the process continues without a mark of what it is doing.
         """
         self._directory = Path(directory) if directory else None
         self.died_at, self.was_slow = IDLE, False

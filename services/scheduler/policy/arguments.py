@@ -59,7 +59,7 @@ class ReadArguments(Mapping[str, Any]):
     def __init__(self, given: Arguments) -> None:
         self._given = given
         self.read: set[str] = set()
-        """Names that were asked for."""
+        """Names of arguments that were read."""
         self._sections: dict[str, ReadArguments] = {}
 
     @override

@@ -56,7 +56,7 @@ def exceeding_of(left: Amounts, right: Amounts, request: IntArray) -> list[int]:
 def shortfalls(
     names: Sequence[str], short: Sequence[int], request: IntArray, left: Amounts
 ) -> tuple[tuple[str, int, int], ...]:
-    """Return name, amount asked for and amount left of the dimensions that are short."""
+    """Return name, amount requested and amount left of the dimensions that are short."""
     return tuple((names[dim], int(request[dim]), max(0, int(left[dim]))) for dim in short)
 
 

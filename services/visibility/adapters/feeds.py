@@ -25,7 +25,7 @@ from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
 
 _PAST_S: Final = 900.0
-"""A page that is opened shows what happened so lately."""
+"""A page that is opened shows the events of this time."""
 READ_S: Final = 10.0
 """A namespace whose events take longer is not read."""
 EVENTS_MAX: Final = 10_000

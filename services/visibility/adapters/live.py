@@ -3,7 +3,7 @@
 A reader checks once per second for a new state of the cluster and for new events. One that is slow
 misses entries of the feed, the oldest first, and never that a list changed: one number stands for
 all lists, and each of them is requested again. Events are decoded for readers: without any, the
-latest are kept as they came.
+latest are kept undecoded.
 """
 
 from collections import deque

@@ -4,7 +4,7 @@ The mirror belongs to one thread, as the scheduler's cluster state does (ADR 6).
 queries take turns in it; a query that changes the mirror undoes that before its turn ends.
 
 Without queries, the bus is read in batches, and after ten minutes not at all (`shared.bus.pace`).
-The next query then waits until all messages are folded that the bus had when it came.
+The next query then waits until all messages are folded that the bus had when it arrived.
 """
 
 import asyncio

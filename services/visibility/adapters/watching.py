@@ -170,7 +170,7 @@ class _Lines:
     def changes(
         self, before: Snapshot, after: Snapshot, version: str, *, now: float
     ) -> list[bytes]:
-        """Return a line for each object that came, changed or went."""
+        """Return a line for each object that was added, changed or deleted."""
         return [
             self._line(kind, self._object(obj, version, now))
             for kind, obj in _differences(before, after)

@@ -1,7 +1,7 @@
-"""Bounds that learn from what came: by how much the ones that were promised would have held.
+"""Bounds that learn from real starts: by how much the ones that were promised would have held.
 
 Draws cannot know everything: a burst of jobs, a new kind of work, nodes that go. So each promised
-bound is compared with the start that came, and new ones are stretched, or shortened, by the factor
+bound is compared with the real start, and new ones are stretched, or shortened, by the factor
 with which nine of ten of the latest would have held.
 """
 

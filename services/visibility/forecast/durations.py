@@ -55,7 +55,7 @@ _DEFAULT_S: Final = (60.0, 86_400.0)
 _GRACE_S: Final = 30.0
 """The time that a pod gets beyond its deadline."""
 _OVERRUN: Final = 0.15
-"""A job beyond the duration that it stated goes on for this part of what it has run, as a mean."""
+"""A job beyond the duration that it stated runs on for this part of what it has run, as a mean."""
 _RUNNING: Final = "Running"
 _CUT_OFF: Final = frozenset(
     {"Pending", "Restarting", "Aborting", "Aborted", "Terminating", "Terminated"}

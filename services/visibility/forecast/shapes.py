@@ -39,7 +39,7 @@ class Pods(NamedTuple):
 
 
 class ArrivalShape(NamedTuple):
-    """A job as it came."""
+    """A job as it was submitted."""
 
     at: float
     uid: str
@@ -53,7 +53,7 @@ class ArrivalShape(NamedTuple):
 
 
 def arrival_of(job: Job, dimensions: Dimensions, *, at: float) -> ArrivalShape:
-    """Return a job of a cluster state as it came."""
+    """Return a job of a cluster state as it was submitted."""
     minimum = {} if job.min_resources is None else dimensions.listed(job.min_resources)
     return ArrivalShape(
         at=at,
@@ -69,7 +69,7 @@ def arrival_of(job: Job, dimensions: Dimensions, *, at: float) -> ArrivalShape:
 
 
 def arrival_in(event: GangAdmitted) -> ArrivalShape | None:
-    """Return the job of an event as it came; None if the event does not say when, or how large."""
+    """Return the job of an event as it was submitted; None without time or size."""
     at = times.read(event.created)
     if at is None:
         return None

@@ -103,7 +103,7 @@ class SimulationResult(NamedTuple):
     simulated_s: float
     """How many seconds were simulated: what has not started would start later."""
     bases: dict[Basis, int]
-    """Where the durations of jobs that ended came from."""
+    """Sources of the durations of jobs that ended."""
     arrivals_end_s: float = math.inf
     """Seconds after which no more arrivals were simulated; infinity where none was."""
     uninformed: frozenset[str] = frozenset()

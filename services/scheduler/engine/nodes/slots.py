@@ -38,7 +38,7 @@ class Slots:
         self._ledger = ledger
         self._by_class: dict[int, _Counted] = {}
         self._asked: set[int] = set()
-        """Ids of the classes that were asked for since the last update."""
+        """Ids of the classes that were used since the last update."""
 
     def update(self) -> None:
         """Update after facts, before a session places anything.

@@ -92,7 +92,7 @@ class Promoted:
         """Allocated → Binding: the amounts stay as they are."""
         self._job.move(self._tasks, TaskStatus.BINDING)
 
-    def undo(self, *, final: bool) -> None:  # noqa: ARG002 - plugins never hear of it
+    def undo(self, *, final: bool) -> None:  # noqa: ARG002 - no extension point reports it
         """Binding → Allocated."""
         self._job.move(self._tasks, TaskStatus.ALLOCATED)
 
@@ -109,7 +109,7 @@ class Rephased:
         """Set the phase."""
         self._job.phase = self._after
 
-    def undo(self, *, final: bool) -> None:  # noqa: ARG002 - plugins never hear of it
+    def undo(self, *, final: bool) -> None:  # noqa: ARG002 - no extension point reports it
         """Set the phase back."""
         self._job.phase = self._before
 

@@ -69,7 +69,7 @@ class SearchShares:
         self._least = least
         self._left = total
         self._asked: dict[str, None] = {}
-        """Namespaces that have asked for work in this session, in that order."""
+        """Namespaces that have requested work in this session, in that order."""
         self._spent: Counter[str] = Counter()
         self._sharers = 0
         """How many asked in the session before."""

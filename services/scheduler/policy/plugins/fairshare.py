@@ -2,8 +2,8 @@
 
 Usage is what accounting publishes: amount·seconds that decay with a half-life. The order is that of
 Slurm's Fair Tree (`shared.model.fair_tree`). A queue's share is its weight, a user's is 1 unless
-the queue's annotation `pumice.dev/user-shares` states another one. When accounting is away, the
-last values decay, and what jobs hold now counts as if they had held it since.
+the queue's annotation `pumice.dev/user-shares` states another one. Without accounting, the last
+values decay, and what jobs hold now counts as if they had held it since.
 
 Arguments are named as in Volcano's plugin of this name; accounting has the half-life and keeps the
 state, so that those arguments have no effect.

@@ -171,7 +171,7 @@ class LimitsPlugin:
     def _changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         """Count pods that are placed, or not any more.
 
-        The first change of a job in a cycle is told when its figures have it already.
+        A job's own figures contain its first change in a cycle already when this is called for it.
         """
         held = self._pods.get(job.key)
         before = job.allocated_count + job.waiting_count - count if held is None else held

@@ -53,7 +53,7 @@ def _per(name: str) -> int:
 def _short(
     request: Amounts, entered: Amounts, used: Amounts, hard: Amounts
 ) -> list[tuple[str, int, int]]:
-    """Return the resources of which the quota has too little: name, asked for, left."""
+    """Return the resources of which the quota has too little: name, requested, left."""
     left = {name: hard[name] - used.get(name, 0) - entered.get(name, 0) for name in hard}
     return sorted(
         (name, amount // _per(name), max(0, left[name]) // _per(name))

@@ -44,7 +44,7 @@ class Chip(Struct, frozen=True, rename="camel"):
     def rounded(self, memory: int) -> tuple[int, str] | None:
         """Return memory and name of the least template that suffices.
 
-        A whole chip has no name. None: more is asked for than a chip has.
+        A whole chip has no name. None: the request is more than a chip has.
         """
         for template in sorted(self.templates, key=lambda each: each.memory):
             if memory <= template.memory:
