@@ -91,8 +91,8 @@ class LeaderElector:
         """Lead whenever possible until cancelled; returns when `body` does.
 
         `body` is cancelled when the lease is lost. A WrongSequence (its publish was refused) or
-        Retryable (the bus is unavailable) that it raises ends the term, not the service: the next term
-        begins from the start. Any other exception is raised.
+        Retryable (the bus is unavailable) that it raises ends the term, not the service: the next
+        term begins from the start. Any other exception is raised.
         """
         with self._bus.final_messages():
             while not await self._lead_once(body):
