@@ -67,6 +67,8 @@ class _Gang(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _End(msgspec.Struct, frozen=True):
+    """When (Unix seconds) and why a pod stopped using its resources."""
+
     at_s: float
     reason: EndReason
 
@@ -317,7 +319,7 @@ class UsageLedger:
             return
         self._pods.add(fact.uid)
         if fact.op is not Op.PUT:
-            return
+            return  # the pod is there, but the fact was too large to hold it
         pod = _pods.decode(fact.body)
         if pod.spec.node_name and self._is_ours(pod):
             self._observe_placed(fact, pod, at_s)
@@ -348,7 +350,7 @@ class UsageLedger:
         try:
             request = pod_request(pod)
         except BadQuantity:
-            return row
+            return row  # it stays approximate: its amounts come from its gang when it ends
         return replace(
             row,
             job=row.job or job or name,
