@@ -2,8 +2,8 @@
 
 A work queue holds keys, not events: the handler reads the present state itself, so a second add of
 a waiting key merges and nothing is lost by merging. Namespaces take turns, and the keys of one are
-served in the order in which they came (`shared.runtime.turns`): a tenant with many objects does not
-hold up the others. A key added while its handler runs is served once more after it.
+served in order of arrival: a tenant with many objects does not hold up the others. A key added
+while its handler runs is served once more after it.
 
 Failures stay with their key: `Retryable` backs off (by the ladder, or as long as the other side
 asked), any other exception quarantines the key (`shared.runtime.quarantine`) and is counted and
@@ -16,6 +16,7 @@ bounded by the number of objects; new keys beyond `capacity` are counted as over
 
 import asyncio
 import heapq
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -24,11 +25,51 @@ from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError, Retryable
 from shared.runtime.metrics import Metrics
 from shared.runtime.tasks import TaskGroup, sleep_or_event
-from shared.runtime.turns import Turns
 
 K = TypeVar("K", bound=Hashable)
 
 _IDLE_S = 3600.0
+
+
+class _Turns(Generic[K]):
+    """Distinct waiting keys. Namespaces are served in turn, the keys of each in order of arrival.
+
+    So a namespace with many keys holds up another one by a single key at a time. Keys that are not
+    of the form `namespace/name` share one turn.
+    """
+
+    def __init__(self) -> None:
+        self._keys: set[K] = set()
+        self._by_namespace: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
+        """Keys per namespace that has any; the namespace whose turn it is comes first."""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._keys
+
+    def push(self, key: K) -> None:
+        """Add a key that does not wait yet behind those of its namespace."""
+        self._keys.add(key)
+        self._by_namespace.setdefault(_namespace(key), OrderedDict())[key] = None
+
+    def pop(self) -> K:
+        """Take the first key of the namespace whose turn it is. Raises KeyError if none waits."""
+        namespace, waiting = next(iter(self._by_namespace.items()), ("", None))
+        if waiting is None:
+            raise KeyError("no key waits")
+        key, _ = waiting.popitem(last=False)
+        self._keys.discard(key)
+        if waiting:
+            self._by_namespace.move_to_end(namespace)
+        else:
+            del self._by_namespace[namespace]
+        return key
+
+
+def _namespace(key: Hashable) -> str:
+    return str(key).rpartition("/")[0]
 
 
 class WorkQueueMetrics:
@@ -76,7 +117,7 @@ class WorkQueue(Generic[K]):
         self._backoff = backoff
         self._log = env.log
         self._metrics = metrics
-        self._ready: Turns[K] = Turns()
+        self._ready: _Turns[K] = _Turns()
         self._keys_ready = asyncio.Semaphore(0)
         """Counts `_ready`, so that one more key wakes one worker."""
         self._running: set[K] = set()

@@ -26,7 +26,6 @@ from tests.support.manifests import OVERLAYS
 
 RAY = "ray.io/group"
 JOBSET = "jobset.sigs.k8s.io/replicatedjob-name"
-KUBEFLOW = "training.kubeflow.org/replica-type"
 
 
 def workload(kind: str, spec: Any, *, group: str = "", **annotations: str) -> GroupedWorkload:

@@ -18,17 +18,6 @@ from services.scheduler.policy.plugins.extender import Extender
 from shared.runtime.metrics import Metrics
 from tests.support.wait import until
 
-VERBS = (
-    "onSessionOpen",
-    "onSessionClose",
-    "predicate",
-    "prioritize",
-    "preemptable",
-    "reclaimable",
-    "queueOverused",
-    "jobEnqueueable",
-    "jobReady",
-)
 ACTIONS = "enqueue, allocate"
 
 

@@ -10,6 +10,7 @@ from services.visibility.forecast.forecaster import forecast
 from services.visibility.forecast.simulation import SchedulerRules
 from shared.contracts.messages import ItemOutcome, Outcome, Result
 from tests.unit.visibility.mirrors import NOW, World, running
+from tests.unit.visibility.situations import full_queue
 from tests.unit.visibility.test_explaining_a_job import answer, failed, policy, two_full_nodes
 
 
@@ -56,12 +57,6 @@ def selecting() -> World:
 def tainted() -> World:
     world = taint(World().queue("default").node("n1", cpu="4"), "n1", "gpu-only")
     return world.gang("job", pods=1, cpu="1")
-
-
-def half_a_queue() -> World:
-    """A queue of 4 CPUs of which 3 are held, and an admitted gang of 2 pods of one each."""
-    world = World().queue("default", capability={"cpu": "4"}).node("n1", cpu="16")
-    return running(world, "three", cpu="3", node="n1").gang("job", pods=2, cpu="1")
 
 
 def a_part_of_the_gang() -> World:
@@ -117,7 +112,7 @@ REMEDIES = {
     "a label": (selecting, "label disk=sdd on node n2", lambda w: label(w, "n2", disk="sdd")),
     "a taint": (tainted, "no taint gpu-only:NoSchedule on node n1", lambda w: taint(w, "n1")),
     "as much as is missing": (
-        half_a_queue,
+        full_queue,
         "1 cpu more in queue default",
         lambda w: w.queue("default", capability={"cpu": "5"}),
     ),
