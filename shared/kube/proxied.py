@@ -22,7 +22,9 @@ _LARGE_BODY: Final = 1 << 20
 class ProxiedConnections:
     """Connections to one API server through a proxy; at most `max_connections` are open."""
 
-    def __init__(self, credentials: Credentials, *, proxy: str, max_connections: int) -> None:
+    def __init__(
+        self, credentials: Credentials, *, proxy: str | None, max_connections: int
+    ) -> None:
         self._credentials = credentials
         self._proxy = proxy
         self._session = aiohttp.ClientSession(
