@@ -12,13 +12,13 @@ from typing import Final
 from services.admission.rules.fields import unknown_fields
 from services.admission.rules.review import (
     AdmissionRequest,
-    Json,
     ReviewFacts,
     Terms,
     Verdict,
     read,
     refused,
 )
+from shared.api.base import Json
 from shared.api.cron import CRON_NAME_MAX, CRON_NAME_TOO_LONG, CronJob, CronJobSpec
 from shared.jobs.problems import Problem, Problems, unqualified
 from shared.model import schedules

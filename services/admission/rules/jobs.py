@@ -13,7 +13,6 @@ from services.admission.rules.fields import unknown_fields
 from services.admission.rules.review import (
     ALLOWED,
     AdmissionRequest,
-    Json,
     ReviewFacts,
     Terms,
     Verdict,
@@ -25,6 +24,7 @@ from services.admission.rules.review import (
 )
 from services.admission.rules.submissions import submission_problems
 from shared.api import keys
+from shared.api.base import Json
 from shared.api.batch import DEFAULT_MAX_RETRY, Job
 from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE

@@ -10,7 +10,6 @@ from services.admission.rules.groups import ResourceGroup
 from services.admission.rules.review import (
     ALLOWED,
     AdmissionRequest,
-    Json,
     ReviewFacts,
     Terms,
     Verdict,
@@ -19,7 +18,7 @@ from services.admission.rules.review import (
     refused,
 )
 from shared.api import keys
-from shared.api.base import View
+from shared.api.base import Json, View
 from shared.api.meta import ObjectMeta
 from shared.jobs.problems import Problem, Problems
 

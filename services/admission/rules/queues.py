@@ -15,7 +15,6 @@ from services.admission.rules import queuetree
 from services.admission.rules.review import (
     ALLOWED,
     AdmissionRequest,
-    Json,
     ReviewFacts,
     Terms,
     Verdict,
@@ -25,7 +24,7 @@ from services.admission.rules.review import (
     refused,
 )
 from shared.api import keys
-from shared.api.base import CrQuantity
+from shared.api.base import CrQuantity, Json
 from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueOrder, QueueState
 from shared.jobs import wall_time

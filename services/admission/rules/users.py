@@ -10,7 +10,6 @@ import msgspec
 from services.admission.rules.review import (
     ALLOWED,
     AdmissionRequest,
-    Json,
     ReviewFacts,
     Terms,
     Verdict,
@@ -20,6 +19,7 @@ from services.admission.rules.review import (
     unexpected,
 )
 from shared.api import keys
+from shared.api.base import Json
 from shared.api.lenient import lenient
 from shared.api.meta import OwnerReference
 

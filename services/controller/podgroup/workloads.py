@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services.controller.job.minresources import Milli, as_texts
-from services.controller.podgroup.groups import GroupChange, Json, group_for, model, patch_of, usage
+from services.controller.podgroup.groups import GroupChange, group_for, model, patch_of, usage
 from services.controller.podgroup.rows import RoleRow, WorkloadRow, is_path, value_at
 from shared.api import keys
-from shared.api.base import DNS_LABEL
+from shared.api.base import DNS_LABEL, Json
 from shared.api.core import Pod, PodSpec
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup

@@ -19,7 +19,6 @@ from services.controller.metrics import QueueCounts
 from services.controller.queue.plan import (
     SHUT,
     Change,
-    Json,
     QueueAction,
     RejectedCommand,
     SetMark,
@@ -42,6 +41,7 @@ from services.controller.queue.trust import (
     made_at,
 )
 from shared.api import kinds, time
+from shared.api.base import Json
 from shared.api.batch import Command
 from shared.api.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, Kind
 from shared.api.scheduling import Queue, QueueState

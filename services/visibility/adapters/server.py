@@ -27,7 +27,6 @@ from services.visibility.api.statuses import (
     TOO_SLOW,
     UNSUPPORTED,
     ApiFailure,
-    Json,
     invalid,
     no_such_path,
     unavailable,
@@ -36,6 +35,7 @@ from services.visibility.api.statuses import (
 from services.visibility.api.users import User
 from services.visibility.interface import LiveQueries
 from services.visibility.metrics import VisibilityMetrics
+from shared.api.base import Json
 from shared.api.visibility import Change
 from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError, Rejected, Retryable

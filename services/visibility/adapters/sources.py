@@ -13,14 +13,13 @@ from services.visibility.api.rights import IMAGINE_CLUSTER
 from services.visibility.api.statuses import (
     BAD_REQUEST,
     ApiFailure,
-    Json,
     invalid,
     not_found,
     wrong_method,
 )
 from services.visibility.api.users import User
 from services.visibility.interface import LiveQueries, Queries
-from shared.api.base import View
+from shared.api.base import Json, View
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
 from shared.api.visibility import (

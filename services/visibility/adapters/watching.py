@@ -20,10 +20,10 @@ from services.visibility.adapters.shares import Displaced, FairShares
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.api import tables
 from services.visibility.api.requests import ServedTarget
-from services.visibility.api.statuses import EXPIRED, ApiFailure, Json
+from services.visibility.api.statuses import EXPIRED, ApiFailure
 from services.visibility.api.users import User
 from services.visibility.metrics import VisibilityMetrics
-from shared.api.base import View
+from shared.api.base import Json, View
 from shared.model.numbers import parse_bool
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable

@@ -10,7 +10,7 @@ import msgspec
 from services.visibility.api import openapi
 from services.visibility.api.requests import wants_aggregated
 from services.visibility.api.resources import RESOURCES, ServedResource
-from services.visibility.api.statuses import Json
+from shared.api.base import Json
 from shared.api.visibility import API_VERSION, GROUP, VERSION
 
 _JSON: Final = "application/json"

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import inspect
 
 from services.visibility.api.resources import RESOURCES, ServedResource
-from services.visibility.api.statuses import Json
+from shared.api.base import Json
 from shared.api.batch import Job
 from shared.api.core import Node
 from shared.api.crdgen import Schema, root_schema, schema_of

@@ -6,8 +6,9 @@ import msgspec
 
 from services.visibility.api.requests import ServedTarget
 from services.visibility.api.resources import CLUSTER
-from services.visibility.api.statuses import FORBIDDEN, ApiFailure, Json
+from services.visibility.api.statuses import FORBIDDEN, ApiFailure
 from services.visibility.api.users import User
+from shared.api.base import Json
 from shared.api.visibility import GROUP, VERSION
 
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from services.visibility.api.resources import ServedResource
-from services.visibility.api.statuses import Json
-from shared.api.base import View
+from shared.api.base import Json, View
 from shared.api.time import read
 from shared.api.visibility import (
     ExpectedStart,

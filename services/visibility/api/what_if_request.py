@@ -12,8 +12,8 @@ import msgspec
 
 from services.visibility.api import openapi
 from services.visibility.api.requests import ServedTarget
-from services.visibility.api.statuses import BAD_REQUEST, TOO_LARGE, ApiFailure, Json, invalid
-from shared.api.base import describe_decode_error, without_nulls
+from services.visibility.api.statuses import BAD_REQUEST, TOO_LARGE, ApiFailure, invalid
+from shared.api.base import Json, describe_decode_error, without_nulls
 from shared.api.batch import TaskSpec
 from shared.api.nesting import is_too_deep
 from shared.api.visibility import API_VERSION

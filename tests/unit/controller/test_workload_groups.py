@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from services.controller.config_text import BadConfigError
 from services.controller.podgroup import rows
-from services.controller.podgroup.groups import Json
 from services.controller.podgroup.workloads import (
     PODS_MAX,
     GroupedWorkload,
@@ -19,6 +18,7 @@ from services.controller.podgroup.workloads import (
     minima,
 )
 from shared.api import keys
+from shared.api.base import Json
 from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
 from tests.support import structs
