@@ -1,7 +1,7 @@
 """Listening to messages as they are published, without a stream's consumer.
 
-What is published while there is no connection is missed without notice: this is for
-hints that something else makes up for.
+Messages that are published while there is no connection are lost without notice. So it is for hints
+only: what depends on them must also be found otherwise, such as by the status of an object.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Reading what a stream holds without a consumer: batches by direct get.
 
-A stream has room for so many consumers, and on EVENTS subscribers make them. A service reads EVENTS
-here, so that it needs none and no subscriber can keep it from reading. Each look reads what was
-stored since the last one. Where a stream has copies, the server that answers may be a moment
-behind: of several subjects read at once, a message may then be missed.
+nats-server limits the consumers of a stream, and on EVENTS subscribers create them. A service reads
+EVENTS here, so that no subscriber can keep it from reading (ADR 45). Each call of `new` reads what
+was stored since the last one. Where a stream has replicas, the server that replies may be a moment
+behind: of several subjects that are read together, a message may then be missed.
 """
 
 from collections import deque
@@ -47,14 +47,14 @@ class StoredMessages:
         self._log = log
         self._created = ""
         self._last_seq = 0
-        """The last sequence that was given."""
+        """The sequence of the last message that was yielded."""
 
     async def new(self) -> AsyncGenerator[list[Message] | Reset, None]:
-        """Yield what the stream holds by now and was not given yet, in order; then end.
+        """Yield the messages that were stored since the last call, in order; then end.
 
-        `Reset`: the stream was rebuilt, and what it holds comes from the start. Waits for a
+        `Reset`: the stream was created anew, and its messages follow from the start. Waits for a
         server that cannot be reached. Leave it early under `contextlib.aclosing`: the next call
-        goes on behind the last batch.
+        continues behind the last batch.
         """
         info = (await self._retried(lambda: self._api.stream(self._stream))).info
         if self._created and (info.created != self._created or info.last_seq < self._last_seq):
@@ -84,7 +84,7 @@ class StoredMessages:
                     ahead[subject].extend(messages)
                 if is_end or messages[-1].sequence >= last_seq:
                     unfinished.discard(subject)
-            # What lies behind the batch of a subject may be older than what another one has ahead.
+            # The next batch of one subject may be older than messages that another one has read.
             horizon = min((ahead[subject][-1].sequence for subject in unfinished), default=None)
             if ready := _taken(ahead.values(), horizon):
                 yield ready
@@ -105,10 +105,10 @@ class StoredMessages:
             )
         )
 
-    async def _retried(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+    async def _retried(self, request: Callable[[], Awaitable[_T]]) -> _T:
         while True:
             try:
-                return await ask()
+                return await request()
             except Retryable as error:
                 self._log.debug("reading_delayed", stream=self._stream, reason=str(error))
                 await self._clock.sleep(RETRY_S)

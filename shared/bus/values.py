@@ -47,7 +47,7 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LastPerSubject(msgspec.Struct, frozen=True):
-    """Start with the last message of each subject, in order, then go on live."""
+    """Start with the last message of each subject, in order, then follow new ones."""
 
 
 LAST_PER_SUBJECT: Final = LastPerSubject()
@@ -73,7 +73,7 @@ Start = LastPerSubject | FromSequence | FromTime | OnlyNew
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """Reading has begun, or goes on after an interruption (`resumed`) without a loss.
+    """Reading has begun, or continues after an interruption (`resumed`) without a loss.
 
     `last_seq` is the stream's last sequence noted when the reader had subscribed.
     """
@@ -89,7 +89,7 @@ class CaughtUp(msgspec.Struct, frozen=True):
 
 
 class Idle(msgspec.Struct, frozen=True):
-    """Nothing came for about a second, or there is no connection: time to check deadlines."""
+    """No message for about a second, or no connection: time to check deadlines."""
 
 
 class Reset(msgspec.Struct, frozen=True):

@@ -50,9 +50,9 @@ class ExpressionProcess:
         self._unread = b""
 
     def answers(self, expression: str, devices: Sequence[bytes]) -> Iterator[Answer]:
-        """Evaluate an expression about devices; yield the answers as they come.
+        """Evaluate an expression about devices (encoded `SeenDevice`s); yield a result for each.
 
-        Raises `Exceeded` about the first device that has no answer, and `Unavailable`.
+        Raises Exceeded about the first device without a result, and EvaluatorUnavailable.
         """
         done = killed = 0
         while done < len(devices):
@@ -73,7 +73,7 @@ class ExpressionProcess:
                 killed += was_fresh and is_killed
                 if was_fresh and (not is_killed or killed == _KILLED_MAX):
                     raise Exceeded(self._cause(code)) from None
-                # What was evaluated before may have used the memory: once more, alone.
+                # Earlier evaluations may have used the memory: repeat in a new process.
 
     def close(self) -> None:
         """End the process."""

@@ -37,7 +37,7 @@ class WatchdogFiles:
         """The step that the predecessor did not end, and whether it was slow already."""
         self.found: list[OverrunEntry] = []
         self.failure = ""
-        """Why the present step is not marked, "" if it is, or is not to be."""
+        """Why steps are not marked, "" if they are or no directory is set."""
         self._map: mmap.mmap | None = None
         if self._directory is None:
             return
