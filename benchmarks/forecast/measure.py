@@ -24,7 +24,7 @@ from services.visibility.forecast.calibration import Calibration
 from services.visibility.forecast.durations import Durations, HistoricJob, History, subject_of
 from services.visibility.forecast.forecaster import LATEST, Forecaster
 from services.visibility.forecast.simulation import SchedulerRules, Simulation, SimulationBounds
-from shared.jobs.durations import Basis, Expected
+from shared.jobs.expected_durations import Basis, Expected
 
 LIMIT = (2.0, 10.0)
 """The least and the most of a user's limit as a multiple of the real duration."""

@@ -31,7 +31,7 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.api import kinds
 from shared.contracts import messages as m
 from shared.contracts.streams import COMMAND_BYTES
-from shared.jobs.durations import of_gang, template_of
+from shared.jobs.expected_durations import of_gang, template_of
 from shared.jobs.native_groups import desired_conditions
 from shared.model.status import TaskStatus
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from shared.api import keys
 from shared.api.batch import Action
-from shared.jobs.durations import parse
+from shared.jobs.expected_durations import parse
 from shared.jobs.problems import Problem, Problems, listed
 from shared.model import durations
 

@@ -18,7 +18,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, Queue, QueueState
 from shared.bus.event_publisher import EventPublisher
 from shared.contracts.subjects import split_key
-from shared.jobs.durations import of_job, template_of
+from shared.jobs.expected_durations import of_job, template_of
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
 from shared.runtime.env import Env

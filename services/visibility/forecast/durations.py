@@ -30,7 +30,7 @@ from pumice.events.types import JobPhaseChanged
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.forecast.sketch import AROUND, COUNT_MAX, ERROR, Sketch
 from services.visibility.forecast.trust import Trust
-from shared.jobs.durations import Basis, Expected, size_of, template_of
+from shared.jobs.expected_durations import Basis, Expected, size_of, template_of
 from shared.model.quantity import BadQuantity, milli
 
 Uniform = Callable[[], float]

@@ -14,7 +14,7 @@ import numpy as np
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.forecast.durations import Durations, History, subject_of
 from services.visibility.forecast.simulation import is_service
-from shared.jobs.durations import Basis
+from shared.jobs.expected_durations import Basis
 from shared.model.status import HOLDS_RESOURCES
 
 DRAWS: Final = 15

@@ -36,7 +36,7 @@ from services.visibility.forecast.arrivals import JobArrivals
 from services.visibility.forecast.durations import Durations, HistoricJob, Uniform, subject_of
 from services.visibility.forecast.shapes import ArrivalShape, Templates
 from shared.api.kinds import POD, PODGROUP
-from shared.jobs.durations import Basis, Expected
+from shared.jobs.expected_durations import Basis, Expected
 from shared.model.status import HOLDS_RESOURCES, TERMINAL, TaskStatus
 
 _ROUNDS: Final = 3

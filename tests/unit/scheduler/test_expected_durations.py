@@ -8,7 +8,7 @@ from shared.api import keys, kinds
 from shared.api.batch import Job, JobSpec, TaskSpec
 from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
-from shared.jobs.durations import Basis, Expected, of_gang, of_job, of_pod, parse
+from shared.jobs.expected_durations import Basis, Expected, of_gang, of_job, of_pod, parse
 from tests.support.structs import pod
 from tests.support.world import named
 

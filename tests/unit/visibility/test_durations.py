@@ -8,7 +8,7 @@ import pytest
 from pumice.events import JobPhaseChanged
 from services.visibility.forecast.durations import Durations, HistoricJob, History
 from shared.api import keys
-from shared.jobs.durations import Basis, Expected, size_of, template_of
+from shared.jobs.expected_durations import Basis, Expected, size_of, template_of
 
 NIGHTLY = HistoricJob("ns", "default", "ns/nightly")
 OTHER = HistoricJob("ns", "default", "ns/other")

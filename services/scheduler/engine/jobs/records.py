@@ -14,7 +14,7 @@ from services.scheduler.engine.resources.amounts import Sums
 from services.scheduler.engine.tasks.task import Task
 from shared.api.meta import OwnerReference
 from shared.api.scheduling import PodGroupSpec
-from shared.jobs.durations import Expected, of_gang
+from shared.jobs.expected_durations import Expected, of_gang
 from shared.jobs.native_groups import NativeTerms
 from shared.jobs.wall_time import max_runtime_s
 from shared.model.status import HOLDS_RESOURCES, READY, VALID, TaskStatus

@@ -13,7 +13,7 @@ from services.scheduler.engine.tasks.task import Task
 from shared.api import keys
 from shared.api import time as times
 from shared.api.core import Pod, PodCondition
-from shared.jobs import durations as durations_of_jobs
+from shared.jobs import expected_durations
 from shared.model import durations
 from shared.model.numbers import parse_bool, whole
 from shared.model.status import from_pod
@@ -60,7 +60,7 @@ def fill_in(task: Task, key: str, pod: Pod) -> None:
     task.labels = meta.labels
     gates = [gate.name for gate in spec.scheduling_gates]
     task.gated = bool(gates)
-    task.expected = durations_of_jobs.of_pod(pod)
+    task.expected = expected_durations.of_pod(pod)
     task.queue_gated = gates == [keys.QUEUE_GATE]
     task.lifting = False
     task.backoff_reason = ""

@@ -10,7 +10,7 @@ from typing import Any
 from pumice.plugins import Condition, IntArray, PolicyState
 from services.scheduler.engine.tasks.affinity_terms import AffinityTerms
 from shared.api.selectors import NodeAffinity, Toleration
-from shared.jobs.durations import Expected
+from shared.jobs.expected_durations import Expected
 from shared.model.status import TaskStatus
 
 

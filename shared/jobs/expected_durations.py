@@ -44,14 +44,9 @@ class Expected(NamedTuple):
 
 @lru_cache(_KEPT)
 def parse(text: str) -> float | None:
-    """Return the seconds of `90`, `5400.5` or `1h30m`; None for another text, and for none."""
-    found = durations.parse(text)
-    if found is None:
-        try:
-            found = float(text)
-        except ValueError:
-            return None
-    return found if math.isfinite(found) and found > 0 else None
+    """Return the seconds of `90`, `5400.5` or `1h30m`; None for a text that is none of these."""
+    found_s = durations.setting(text)
+    return found_s if found_s is not None and 0 < found_s < math.inf else None
 
 
 @lru_cache(_KEPT)
@@ -116,10 +111,8 @@ _TEMPLATE: Final = msgspec.json.Decoder(_Template)
 def of_job(job: Job) -> Expected | None:
     """Return what a Job says: its annotations, else what the templates of its pods say."""
     tasks = (task for task in job.spec.tasks if task.replicas)
-    stated, limit_s = (
-        job.metadata.annotations,
-        parse(job.metadata.annotations.get(keys.MAX_RUNTIME, "")),
-    )
+    stated = job.metadata.annotations
+    limit_s = parse(stated.get(keys.MAX_RUNTIME, ""))
     return of_gang(stated, (_of_template(task) for task in tasks), limit_s=limit_s)
 
 
