@@ -67,7 +67,7 @@ async def _condition(program: Program) -> str:
         return f"not running, see {program.log}"
     if not _is_service(program):
         return "running"
-    missing = await readiness.ask(program.address)
+    missing = await readiness.missing(program.address)
     return f"not ready: {missing}" if missing else "ready"
 
 

@@ -84,7 +84,7 @@ async def prepare(client: Admin, *, base: Path, nodes: NodeShape) -> None:
     """Bring the API server to where the services can start. Raises LocalError."""
     await _until_ready(client)
     names = await client.apply_crds(crdgen.manifests())
-    _say(f"applied {len(names)} CRDs")
+    _print(f"applied {len(names)} CRDs")
     for path, manifest in (*manifests(base), *api_service(base)):
         response = await client.request(
             "PATCH",
@@ -95,8 +95,8 @@ async def prepare(client: Admin, *, base: Path, nodes: NodeShape) -> None:
         )
         if not response.ok:
             raise LocalError(f"the API server refuses {path}: {response.error_message()}")
-    _say("applied the services' accounts and roles, and the policy of Commands to queues")
-    _say(f"added {await client.add_nodes([nodes])} fake nodes")
+    _print("applied the services' accounts and roles, and the policy of Commands to queues")
+    _print(f"added {await client.add_nodes([nodes])} fake nodes")
 
 
 async def _until_ready(client: Admin) -> None:
@@ -113,7 +113,7 @@ async def _until_ready(client: Admin) -> None:
         raise LocalError(f"the API server is not ready after {_WAIT_S:g} s: {missing}") from None
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"setup: {line}\n")
     sys.stdout.flush()
 

@@ -32,7 +32,7 @@ def main() -> int:
         state.hold(directory)
         return asyncio.run(_hold(directory))
     except LocalError as error:
-        _say(str(error))
+        _print(str(error))
         return 1
 
 
@@ -46,30 +46,30 @@ async def _hold(directory: Path) -> int:
         async with TaskGroup() as tasks:
             serving = tasks.create_task(_serve(directory), name="stack")
             await stop.wait()
-            _say("stopping")
+            _print("stopping")
             with suppress(OSError):  # on a full disk it stops, too
                 state.write(directory, State(phase="stopping", pid=os.getpid()))
             serving.cancel()
     except* LocalError as group:
         failure = "; ".join(str(error) for error in leaves(group))
     if failure:
-        _say(failure)
+        _print(failure)
         with suppress(OSError):
             state.write(directory, State(phase="failed", pid=os.getpid(), message=failure))
         return 1
     state.forget(directory)
-    _say("stopped")
+    _print("stopped")
     return 0
 
 
 async def _serve(directory: Path) -> None:
     config = read_holder_config(directory)
-    stack = LocalStack(config.stack, config.binaries, report=_say)
+    stack = LocalStack(config.stack, config.binaries, report=_print)
 
     record = StateRecord(directory, lambda: _seen(stack))
 
     def report(line: str) -> None:
-        _say(line)
+        _print(line)
         record.write()
 
     async with stack:
@@ -97,7 +97,7 @@ class StateRecord:
             state.write(self._directory, self._seen())
         except OSError as error:
             if not self._is_behind:
-                _say(f"cannot write to {self._directory}: {_reason(error)}; trying again")
+                _print(f"cannot write to {self._directory}: {_reason(error)}; trying again")
             self._is_behind = True
             return False
         self._is_behind = False
@@ -108,7 +108,7 @@ class StateRecord:
         while True:
             await asyncio.sleep(_AGAIN_S)
             if self._is_behind and self.write():
-                _say(f"{self._directory} can be written again")
+                _print(f"{self._directory} can be written again")
 
 
 def _seen(stack: LocalStack) -> State:
@@ -140,7 +140,7 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     """Print to our log. Where that is on a full disk, the line is lost and nothing else."""
     with suppress(OSError):
         print(time.strftime("%H:%M:%S"), line, flush=True)

@@ -33,7 +33,7 @@ class _Shut(msgspec.Struct, frozen=True):
 _shut = msgspec.json.Decoder(list[_Shut])
 
 
-async def ask(address: str, path: str = "/readyz") -> str:
+async def missing(address: str, path: str = "/readyz") -> str:
     """Return "" when a program is ready, else the gates that are shut, in one line."""
     try:
         status, body = await page(address, path)
@@ -47,7 +47,7 @@ async def notes(address: str) -> str:
     try:
         status, body = await page(address, "/readyz")
     except LocalError:
-        return ""  # `ask` reports it
+        return ""  # `missing` reports it
     return message_of(body) if status == HTTPStatus.OK else ""
 
 

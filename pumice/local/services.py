@@ -76,7 +76,7 @@ class Hosted:
 
     async def probe(self) -> str:
         """Return "" when the service is ready, else the gates that are shut."""
-        return await readiness.ask(f"{LOOPBACK}:{self.port}")
+        return await readiness.missing(f"{LOOPBACK}:{self.port}")
 
 
 class Service(Hosted):

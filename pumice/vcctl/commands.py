@@ -228,10 +228,10 @@ def program(name: str) -> VcctlCommand:
         return _vsub()
     if name == "vjobs":
         about = "view information of a job with specified name or jobs from the same namespace"
-        return _slurm(name, about, "jobs:look", *_LISTED_JOBS, *one)
+        return _slurm(name, about, "jobs:show_or_list", *_LISTED_JOBS, *one)
     if name == "vqueues":
         about = "view information of a queue with specified name or queues from the same namespace"
-        return _slurm(name, about, "queues:look", _name("queue", "n"))
+        return _slurm(name, about, "queues:show_or_list", _name("queue", "n"))
     verb, subject, action = {
         "vcancel": ("cancel", "a running, pending, or aborted job", "jobs:cancel"),
         "vsuspend": ("suspend", "a running or pending job", "jobs:suspend"),

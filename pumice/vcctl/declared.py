@@ -34,9 +34,9 @@ class Declared:
                 whole = shaped(_placed(item, namespace), kind.kind)
                 made = await cluster.create(kind, namespace, whole)
             except CommandFailure as failure:
-                _say(f"Failed to create {kind.kind}: {failure}")
+                _print(f"Failed to create {kind.kind}: {failure}")
             else:
-                _say(f"Created {kind.kind}: {namespace}/{meta(made, 'name')}")
+                _print(f"Created {kind.kind}: {namespace}/{meta(made, 'name')}")
         return ""
 
     async def show(self, cluster: ClusterClient, values: Mapping[str, Value]) -> str:
@@ -89,9 +89,9 @@ async def _delete(cluster: ClusterClient, kind: Kind, namespace: str, name: str)
     try:
         await cluster.delete(kind, namespace, name)
     except CommandFailure as failure:
-        _say(f"Failed to delete {kind.kind}: {failure}")
+        _print(f"Failed to delete {kind.kind}: {failure}")
     else:
-        _say(f"Deleted {kind.kind}: {namespace}/{name}")
+        _print(f"Deleted {kind.kind}: {namespace}/{name}")
 
 
 def _of_file(file: str) -> Iterator[Object]:
@@ -109,6 +109,6 @@ def _placed(item: Object, namespace: str) -> Object:
     return {**item, "metadata": {**(item.get("metadata") or {}), "namespace": namespace}}
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     """Print at once: what comes later in the file may end the command."""
     sys.stdout.write(f"{line}\n")

@@ -56,7 +56,7 @@ async def show(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     return tables.jobs(selected, everywhere=everywhere)
 
 
-async def look(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
+async def show_or_list(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Show one job, ⚠ without its conditions, or list them if none is named (`vjobs`)."""
     if text(values, "name"):
         return await _view(cluster, values, conditions=False)

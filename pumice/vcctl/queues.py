@@ -59,7 +59,7 @@ async def get(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     return tables.queues([queue], await cluster.items(PODGROUP))
 
 
-async def look(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
+async def show_or_list(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Show one queue or all of them, with the counts of their status (`vqueues`)."""
     name = text(values, "name")
     queues = [await cluster.get(QUEUE, "", name)] if name else await cluster.items(QUEUE)

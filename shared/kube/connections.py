@@ -68,7 +68,7 @@ class Connections:
                 if connection is None:
                     connection = await self._connect(address)
                 try:
-                    await connection.ask(request)
+                    await connection.send(request)
                 except BaseException as exc:
                     self._drop(connection)
                     is_closed = isinstance(exc, ConnectionEndedError)
@@ -88,7 +88,7 @@ class Connections:
             self._drop(connection)
             return
         loop = asyncio.get_running_loop()
-        connection.is_asked = False
+        connection.is_in_use = False
         connection.idle_since_s = loop.time()
         self._idle.append(connection)
         if self._sweep is None:
@@ -193,13 +193,13 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.idle_since_s = 0.0
         self.is_open = True
-        self.is_asked = False
+        self.is_in_use = False
         self.is_outdated = False
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
-        self._begin_answer()
+        self._begin_response()
 
-    def _begin_answer(self) -> None:
+    def _begin_response(self) -> None:
         self.has_answered = False
         """Something has come of the present answer."""
         self.is_reusable = False
@@ -217,10 +217,10 @@ class _Connection(asyncio.Protocol):
         self._ends_with_connection = False
         self._failure = ""
 
-    async def ask(self, request: bytes) -> None:
+    async def send(self, request: bytes) -> None:
         """Send a request and wait for the head of its answer."""
-        self._begin_answer()
-        self.is_asked = True
+        self._begin_response()
+        self.is_in_use = True
         if self.is_open:
             self._transport.write(request)
         else:
@@ -271,7 +271,7 @@ class _Connection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if not self.is_asked:
+        if not self.is_in_use:
             self.abort()
             return
         self.has_answered = True

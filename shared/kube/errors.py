@@ -51,7 +51,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return (self.details.causes or ()) if self.details else ()
 
     @property
-    def asked_wait_s(self) -> float | None:
+    def requested_delay_s(self) -> float | None:
         """Return how long the server asks us to wait, None if it does not say."""
         seconds = self.details.retry_after_seconds if self.details else 0
         return float(seconds) if seconds else None
@@ -158,4 +158,4 @@ def _is_other_uid(status: Status) -> bool:
 def _retry_after_s(status: Status, headers: Mapping[str, str]) -> float | None:
     named = (value for name, value in headers.items() if name.lower() == "retry-after")
     text = next(named, "")
-    return float(text) if text.isdecimal() else status.asked_wait_s
+    return float(text) if text.isdecimal() else status.requested_delay_s

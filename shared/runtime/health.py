@@ -69,8 +69,8 @@ class Readiness:
     def gate(self, name: str) -> ReadinessGate:
         """Return the gate `name`, made shut if it is new."""
         if name not in self._gates:
-            self._gates[name] = ReadinessGate(name, self._look)
-            self._look()
+            self._gates[name] = ReadinessGate(name, self._check)
+            self._check()
         return self._gates[name]
 
     def shut(self) -> list[dict[str, str]]:
@@ -108,7 +108,7 @@ class Readiness:
         """Return when some gate is shut."""
         await self._unready.wait()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now, before = self._ready, self._unready
         if self.shut():
             now, before = before, now

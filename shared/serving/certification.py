@@ -145,7 +145,7 @@ class Certification:
         self._gate = gate
         self._clock = env.clock
         self._log = env.log
-        self._complaint = ""
+        self._last_failure = ""
 
     async def run(self) -> None:
         """Keep certificate and registration up to date until cancelled."""
@@ -179,11 +179,13 @@ class Certification:
             if self._identity.shown is None and isinstance(error, Rejected):
                 raise
             self._gate.set(ok=False, reason=str(error))
-            if str(error) != self._complaint:  # not each second of an hour without the API server
-                self._complaint = str(error)
-                self._log.warning("certification_failed", reason=self._complaint)
+            if (
+                str(error) != self._last_failure
+            ):  # not each second of an hour without the API server
+                self._last_failure = str(error)
+                self._log.warning("certification_failed", reason=self._last_failure)
             return _RETRY_S
-        self._complaint = ""
+        self._last_failure = ""
         assert self._identity.shown is not None, "shown above"
         left_s = self._identity.shown.expires_at - self._clock.now()
         self._gate.set(ok=left_s > 0, reason="" if left_s > 0 else "the certificate has expired")

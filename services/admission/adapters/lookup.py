@@ -199,7 +199,7 @@ class OpenApi:
         self._kube = kube
         self._clock = clock
         self._log = log
-        self._complaint = ""
+        self._last_failure = ""
         self.schemas: Schemas = {}
 
     async def run(self) -> None:
@@ -212,15 +212,15 @@ class OpenApi:
             body = await self._kube.request("GET", _PATH)
             found = msgspec.json.decode(body, type=_Document).components.schemas
         except (PumiceError, msgspec.DecodeError) as error:
-            self._complain(str(error))
+            self._log_failure(str(error))
             return False
         if not {TEMPLATE, CLAIM} <= found.keys():
-            self._complain(f"{_PATH} has no {TEMPLATE}")
+            self._log_failure(f"{_PATH} has no {TEMPLATE}")
             return False
-        self.schemas, self._complaint = found, ""
+        self.schemas, self._last_failure = found, ""
         return True
 
-    def _complain(self, why: str) -> None:
-        if why != self._complaint:
-            self._complaint = why
+    def _log_failure(self, why: str) -> None:
+        if why != self._last_failure:
+            self._last_failure = why
             self._log.info("openapi_not_read", reason=why)

@@ -74,7 +74,7 @@ class HyperNodeReconciler(SingletonReconciler):
             desired = discovery.from_labels(self._discovery.types, labels)
             await self._follow(desired, source=discovery.LABEL_SOURCE)
         if self._discovery.ufm is not None:
-            await self._ask_fabric_manager(self._discovery.ufm, labels)
+            await self._query_fabric_manager(self._discovery.ufm, labels)
         hypernodes = dict(self._informers.hypernodes.items())
         writes = [partial(self._write, *pair) for pair in statuses(hypernodes, labels)]
         await apply(writes, width=_WRITERS)
@@ -101,7 +101,7 @@ class HyperNodeReconciler(SingletonReconciler):
         self._log.info("topology_config_read", networks=sorted(types) if types else [])
         self._ask_at, self._ports = float("-inf"), None
 
-    async def _ask_fabric_manager(
+    async def _query_fabric_manager(
         self, source: config.UfmSource, nodes: Mapping[str, object]
     ) -> None:
         """Update HyperNodes from the fabric manager; on a failure keep them and retry later."""

@@ -59,8 +59,8 @@ def guarded_since(policy: bytes, binding: bytes) -> float:
     """Return the time since which the policy checks each Command; infinity if it does not."""
     try:
         written = [msgspec.json.decode(data, type=_Written) for data in (policy, binding)]
-        asks = _asks(written[0].spec) and _denies(written[1].spec)
-        if not asks or any(one.metadata.deletion_timestamp for one in written):
+        are_ours = _is_our_policy(written[0].spec) and _denies(written[1].spec)
+        if not are_ours or any(one.metadata.deletion_timestamp for one in written):
             return float("inf")
         return max(_changed_at(one.metadata) for one in written) + _SETTLING_S
     except (msgspec.DecodeError, ValueError):
@@ -79,7 +79,7 @@ def _changed_at(meta: _Meta) -> float:
     return max(time.parse(text) for text in (meta.creation_timestamp, *times))
 
 
-def _asks(spec: Json) -> bool:
+def _is_our_policy(spec: Json) -> bool:
     """Tell whether a policy's spec is ours, apart from the message of its refusal."""
     expressions = [validation.get("expression", "") for validation in spec.get("validations", ())]
     match = spec.get("matchConstraints") or {}

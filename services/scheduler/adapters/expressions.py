@@ -235,7 +235,7 @@ class ExpressionEvaluator(Evaluator):
             self._fail(describe(error))
         else:
             self._note_cost(expression, (_now() - begun) / max(1, done))
-        self._tell()
+        self._report()
 
     def _next_turn(self) -> tuple[str, Devices] | None:
         """Wait for questions; return those of the next namespace, about one expression."""
@@ -307,7 +307,7 @@ class ExpressionEvaluator(Evaluator):
             self._condition.notify_all()
             self._condition.wait_for(lambda: self._closed, timeout=_RETRY_S)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now = _now()
         if not self._queues or now - self._told_at >= _TELL_S:
             self._told_at = now

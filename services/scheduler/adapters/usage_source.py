@@ -36,7 +36,7 @@ class UsageStore:
 
 
 class UsageSource:
-    """A part of the service that asks the source, interval by interval."""
+    """A part of the service that queries the source once per interval."""
 
     name: Final = "usage-source"
 
@@ -76,7 +76,7 @@ class UsageSource:
     async def _poll(self, option: MetricsOption, api: UsageApi) -> None:
         now = self._clock.now()
         try:
-            samples = api.samples(await self._ask(option, api), now)
+            samples = api.samples(await self._query(option, api), now)
         except (aiohttp.ClientError, TimeoutError, BadReply) as error:
             self._failed(option, f"{type(error).__name__}: {error}".rstrip(": "))
             return
@@ -95,7 +95,7 @@ class UsageSource:
             )
         self._reason = reason
 
-    async def _ask(self, option: MetricsOption, api: UsageApi) -> list[bytes]:
+    async def _query(self, option: MetricsOption, api: UsageApi) -> list[bytes]:
         headers = {}
         if option.username:
             headers["Authorization"] = aiohttp.encode_basic_auth(option.username, option.password)

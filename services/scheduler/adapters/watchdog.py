@@ -112,17 +112,17 @@ class Watchdog:
         """Whether this process decides: a standby may know less than what is on the bus."""
         self._stored = -1
         self._not_stored = ""
-        """Why the file does not hold the present entries; it is tried again at each look."""
+        """Why the file does not hold the present entries; it is tried again at each check."""
         self._published = -1
         self._begun: float | None = None
-        self._looked_at: float | None = None
-        """When the decision began that was looked at last."""
+        self._checked: float | None = None
+        """When the decision began that was checked last."""
         self._thread = 0
         self._spent: dict[str, float] = defaultdict(float)
         """Seconds of a processor that the present decision has spent on each PodGroup."""
         self._used: float | None = None
-        """Processor time of the deciding thread at the last look."""
-        self._told: set[str] = set()
+        """Processor time of the deciding thread at the last check."""
+        self._reported: set[str] = set()
         self._slow = context.metrics.counter(
             "pumice_scheduler_slow_decisions", "Decisions that took longer than their budget"
         )
@@ -153,10 +153,10 @@ class Watchdog:
             self.progress.begin(IDLE)
 
     async def run(self) -> None:
-        """Look at the present decision four times a second until cancelled."""
+        """Check the present decision four times a second until cancelled."""
         while True:
             await self._clock.sleep(EVERY_S)
-            self._look()
+            self._check()
             await self.store()
 
     async def load(self) -> None:
@@ -206,19 +206,19 @@ class Watchdog:
                 return
         self._published = changes
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         begun, step = self._begun, self.progress.step
-        if begun != self._looked_at:
-            # Short decisions follow each other without a look at the pause between them.
-            self._looked_at = begun
+        if begun != self._checked:
+            # Short decisions follow each other without a check in the pause between them.
+            self._checked = begun
             self._spent.clear()
-            self._told.clear()
+            self._reported.clear()
             self._used = None
         if begun is None:
             return
         took_s = self._clock.monotonic() - begun
         before, self._used = self._used, self._processor_s()
-        used_s = EVERY_S  # since the last look, where no clock says more
+        used_s = EVERY_S  # since the last check, where no clock says more
         if self._used is not None:
             used_s = min(EVERY_S, self._used - before) if before is not None else 0.0
         spent_s = 0.0
@@ -230,8 +230,8 @@ class Watchdog:
         if not self._budget.budget_s or took_s < self._budget.budget_s:
             return
         plugin, place = _where(self._thread)
-        if "decision" not in self._told:
-            self._told.add("decision")
+        if "decision" not in self._reported:
+            self._reported.add("decision")
             self._slow.inc()
             self._log.error(
                 "decision_slow",
@@ -243,15 +243,15 @@ class Watchdog:
                 plugin=plugin,
                 place=place,
             )
-        if step.key not in self._told and spent_s >= self._budget.budget_s - 2 * EVERY_S:
-            self._told.add(step.key)
+        if step.key not in self._reported and spent_s >= self._budget.budget_s - 2 * EVERY_S:
+            self._reported.add(step.key)
             self._put(step, plugin, f"took {spent_s:.0f} s and longer")
 
     def _put(self, step: Step, plugin: str, why: str) -> None:
         entry = self.quarantine.put(step, plugin=plugin, why=why, now=self._clock.now())
-        self._tell(entry)
+        self._report(entry)
 
-    def _tell(self, entry: OverrunEntry) -> None:
+    def _report(self, entry: OverrunEntry) -> None:
         self._quarantines.labels(entry.stage).inc()
         self._log.error(
             "object_quarantined",
@@ -281,7 +281,7 @@ class Watchdog:
         else:
             entry = self.quarantine.note_death(step, now=now)
             if entry.until > now:
-                self._tell(entry)
+                self._report(entry)
 
     def _stuck(self) -> str:
         """Return why the process should be restarted, "" if it should not."""

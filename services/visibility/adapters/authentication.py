@@ -84,7 +84,7 @@ class Authentication:
         self._clock = clock
         self._log = log
         self._headers: RequestHeaders | None = None
-        self._complaint = ""
+        self._last_failure = ""
 
     async def run(self) -> None:
         """Read the source now and again, until cancelled."""
@@ -108,13 +108,13 @@ class Authentication:
             if found != self._headers:
                 self._trust(found)
         except PumiceError as error:
-            if str(error) != self._complaint:
-                self._complaint = str(error)
-                self._log.warning("authentication_not_read", reason=self._complaint)
+            if str(error) != self._last_failure:
+                self._last_failure = str(error)
+                self._log.warning("authentication_not_read", reason=self._last_failure)
             if self._headers is None:
                 self._gate.set(ok=False, reason=str(error))
             return False
-        self._complaint = ""
+        self._last_failure = ""
         self._gate.set(ok=True)
         return True
 

@@ -51,9 +51,9 @@ async def test_a_service_is_asked_over_http():
         clock=SystemClock(),
     )
     port = free_port()
-    assert "refused" in await readiness.ask(f"127.0.0.1:{port}")
+    assert "refused" in await readiness.missing(f"127.0.0.1:{port}")
     await server.start(f"127.0.0.1:{port}")
-    assert await readiness.ask(f"127.0.0.1:{port}") == "1 list outstanding"
+    assert await readiness.missing(f"127.0.0.1:{port}") == "1 list outstanding"
     gates.gate("watch-pods").set(ok=True)
-    assert await readiness.ask(f"127.0.0.1:{port}") == ""
+    assert await readiness.missing(f"127.0.0.1:{port}") == ""
     await server._runner.cleanup()

@@ -185,7 +185,7 @@ def _unpacked(payload: bytes) -> bytes:
 TOUR = ROOT / "docs" / "tour.md"
 NAME = "traced"
 POD = "traced-w-0"
-SOCKET = "shared.kube.connections:_Connection.ask"
+SOCKET = "shared.kube.connections:_Connection.send"
 
 
 class Flow(NamedTuple):

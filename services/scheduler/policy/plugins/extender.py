@@ -45,7 +45,7 @@ _VERBS: Final = (
     "jobEnqueueable",
     "jobReady",
 )
-_REFUSED, _REFUSED_FOR_GOOD, _FAILED = 1, 2, 3
+_REFUSED, _UNRESOLVABLY_REFUSED, _FAILED = 1, 2, 3
 _REASONS: Final = (
     Reason("node(s) were refused by the extender"),
     Reason("node(s) were refused by the extender for good", resolvable=False),
@@ -110,7 +110,7 @@ class Extender:
         self._forms = Forms(cluster)
         self._places = {name: at for at, name in enumerate(cluster.node_names)}
         if self._verbs["onSessionOpen"]:
-            answered = self._ask("onSessionOpen", self._forms.world)
+            answered = self._call("onSessionOpen", self._forms.world)
             if answered is None and not self._ignorable:
                 return
         given: Mapping[str, Callable[[], None]] = {
@@ -129,7 +129,7 @@ class Extender:
 
     # --- asking ------------------------------------------------------------------------------
 
-    def _ask(self, verb: str, form: Callable[[], Form]) -> _ExtenderReply | None:
+    def _call(self, verb: str, form: Callable[[], Form]) -> _ExtenderReply | None:
         """Return the response, None if there is none."""
         if self._down:
             return None
@@ -144,7 +144,7 @@ class Extender:
             return None
 
     def _notify(self, verb: str) -> None:
-        self._ask(verb, dict)
+        self._call(verb, dict)
 
     def _concerns(self, task_class: TaskClass) -> bool:
         """Tell whether a class requests a managed resource; true if none is configured."""
@@ -204,13 +204,13 @@ class Extender:
         key = (task_class.id, column, extra, state)
         found = self._answers.get(key)
         if found is None:
-            found = self._answers[key] = self._asked(task, column, extra)
+            found = self._answers[key] = self._refusal_code(task, column, extra)
         return found
 
-    def _asked(self, task: Task, column: int, extra: int) -> int:
+    def _refusal_code(self, task: Task, column: int, extra: int) -> int:
         more = extra * task.task_class.request
         forms = self._forms
-        reply = self._ask(
+        reply = self._call(
             "predicate", lambda: {"task": forms.task(task), "node": forms.node(column, more)}
         )
         if reply is None:
@@ -218,7 +218,7 @@ class Extender:
         refused = reply.error_message or (reply.status if isinstance(reply.status, str) else "")
         if not refused:
             return 0
-        return _REFUSED_FOR_GOOD if reply.code == _UNRESOLVABLE else _REFUSED
+        return _UNRESOLVABLY_REFUSED if reply.code == _UNRESOLVABLE else _REFUSED
 
     def _prioritize(self, hooks: Hooks) -> None:
         hooks.cross_node_score(self._scorer, weight=1.0)
@@ -243,7 +243,7 @@ class Extender:
             if task is None:
                 return result
             columns = np.flatnonzero(mask).tolist()
-            reply = self._ask(
+            reply = self._call(
                 "prioritize",
                 lambda: {"task": forms.task(task), "nodes": [forms.node(c) for c in columns]},
             )
@@ -263,7 +263,7 @@ class Extender:
         def choose(evictor: Task, evictees: Sequence[Task]) -> list[Task] | None:
             if not self._concerns(evictor.task_class):
                 return None
-            reply = self._ask(
+            reply = self._call(
                 verb,
                 lambda: {
                     "evictor": forms.task(evictor),
@@ -281,7 +281,7 @@ class Extender:
         return choose
 
     def _enqueueable(self, job: Job) -> Opinion:
-        reply = self._ask("jobEnqueueable", lambda: {"job": self._forms.job(job)})
+        reply = self._call("jobEnqueueable", lambda: {"job": self._forms.job(job)})
         if reply is None:
             vote = Vote.PERMIT if self._ignorable else Vote.REJECT
             return Opinion(vote, "the extender failed")
@@ -289,11 +289,11 @@ class Extender:
         return Opinion(Vote((status > 0) - (status < 0)), "the extender says no")
 
     def _overused(self, queue: Queue) -> bool:
-        reply = self._ask("queueOverused", lambda: {"queue": self._forms.queue(queue)})
+        reply = self._call("queueOverused", lambda: {"queue": self._forms.queue(queue)})
         return not self._ignorable if reply is None else reply.overused
 
     def _missing(self, job: Job) -> int:
-        reply = self._ask("jobReady", lambda: {"job": self._forms.job(job)})
+        reply = self._call("jobReady", lambda: {"job": self._forms.job(job)})
         if reply is None:
             # ⚠ As upstream: a failure that may not be ignored counts as ready, one that may does
             # not.
