@@ -135,7 +135,7 @@ class RunningOperator:
         """Wait until it reports that it is ready."""
 
         async def missing() -> str:
-            return await readiness.ask(self._health, self.about.health)
+            return await readiness.missing(self._health, self.about.health)
 
         await self._process.ready(missing, deadline_s=_READY_S)
 
