@@ -78,7 +78,10 @@ async def run(args: argparse.Namespace) -> int:
 
 
 def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Return the spec of the question and the namespace that its job names."""
+    """Return the spec of the question and the namespace that its job names.
+
+    Raises WrongSettingError.
+    """
     spec, namespace = _of_file(args.filename) if args.filename else ({}, "")
     if args.drain:
         spec["drainNodes"] = args.drain

@@ -115,7 +115,10 @@ async def subscribe_at(
     follow: bool = True,
     on_connection: Connection = _silent,
 ) -> AsyncGenerator[Received, None]:
-    """Yield events as `subscribe` does; `where` returns the server before each connection."""
+    """Yield events as `subscribe` does; `where` returns the server before each connection.
+
+    Raises what `subscribe` does.
+    """
     place: _Position | None = None
     server: Server | None = None
     is_lost = False

@@ -142,7 +142,10 @@ class EventStream:
             writer.transport.abort()
 
     async def position(self) -> Position:
-        """Return the range of events in the stream. Raises Unreachable, NotAllowed or Broken."""
+        """Return the range of events in the stream.
+
+        Raises Unreachable, NotAllowed or StreamBroken.
+        """
         reply = await self._call(f"STREAM.INFO.{self._stream}", None)
         if reply.error is not None or reply.state is None:
             why = reply.error.description if reply.error else "no state"
@@ -160,7 +163,7 @@ class EventStream:
     ) -> AsyncGenerator[list[tuple[int, bytes]], None]:
         """Yield (sequence, payload) in batches; an empty batch means that none is left now.
 
-        Raises Broken when reading cannot continue over this connection.
+        Raises StreamBroken when reading cannot continue over this connection, and EventsError.
         """
         name = f"events-{secrets.token_hex(6)}"
         inbox = f"{INBOX}.{name}"

@@ -137,7 +137,7 @@ class Webhook:
     async def _problem(
         self, session: aiohttp.ClientSession, headers: Mapping[str, str], body: bytes
     ) -> str:
-        """Send once; return why it was not taken, or "". Raises Gone."""
+        """Send once; return why it was not taken, or "". Raises ReceiverGone."""
         try:
             async with session.post(
                 self._url, data=body, headers=headers, allow_redirects=False

@@ -53,6 +53,8 @@ def claim(port: int, *, owner: str, flag: str) -> int:
     """Return `port`, or a free one for 0.
 
     Raises LocalError when another program listens there; the message suggests `flag`.
+
+    Raises WrongSettingError.
     """
     if port == 0:
         return free_port()

@@ -45,7 +45,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(directory: Path) -> State | None:
-    """Return the state of the cluster in `directory`, None when nothing was ever started there."""
+    """Return the state of the cluster in `directory`, None when nothing was ever started there.
+
+    Raises LocalError.
+    """
     try:
         return msgspec.json.decode((directory / STATE).read_bytes(), type=State)
     except FileNotFoundError:

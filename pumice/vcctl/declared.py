@@ -53,7 +53,10 @@ class Declared:
         return self._table([one], cluster.now_s)
 
     async def delete(self, cluster: ClusterClient, values: Mapping[str, Value]) -> str:
-        """Delete the objects that a file names, or else the one that a flag names."""
+        """Delete the objects that a file names, or else the one that a flag names.
+
+        Raises CommandFailure.
+        """
         kind = self._kind
         if file := text(values, "file"):
             for item in _of_file(file):

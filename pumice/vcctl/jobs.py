@@ -27,7 +27,10 @@ _QUANTITY: Final = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
 
 
 async def run(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
-    """Create a job from flags, or from a file, which replaces them all but the namespace (V01)."""
+    """Create a job from flags, or from a file, which replaces them all but the namespace (V01).
+
+    Raises CommandFailure.
+    """
     file = text(values, "filename")
     if not file and not text(values, "name"):
         raise CommandFailure("job name cannot be left blank")
@@ -36,7 +39,7 @@ async def run(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
 
 
 async def submit(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
-    """Create a job from flags and variables (`vsub`)."""
+    """Create a job from flags and variables (`vsub`). Raises CommandFailure."""
     if not text(values, "name"):
         raise CommandFailure("job name cannot be left blank")
     usual = {
@@ -64,7 +67,7 @@ async def show_or_list(cluster: ClusterClient, values: Mapping[str, Value]) -> s
 
 
 async def view(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
-    """Show everything about one job, with its events."""
+    """Show everything about one job, with its events. Raises CommandFailure."""
     if not text(values, "name"):
         missing = "job name (specified by --name or -N) is mandatory"
         raise CommandFailure(f"{missing} to view a particular job")

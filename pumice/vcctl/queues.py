@@ -31,7 +31,7 @@ async def delete(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
 
 
 async def operate(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
-    """Open or close a queue by a Command, or change its weight."""
+    """Open or close a queue by a Command, or change its weight. Raises CommandFailure."""
     name, action = _name(values), text(values, "action")
     if action in _COMMANDS:
         await cluster.command(QUEUE, "", name, _COMMANDS[action], into=_COMMANDS_IN)
@@ -51,7 +51,7 @@ async def show(cluster: ClusterClient, _: Mapping[str, Value]) -> str:
 
 
 async def get(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
-    """Show one queue."""
+    """Show one queue. Raises CommandFailure."""
     name = text(values, "name")
     if not name:
         raise CommandFailure("name is mandatory to get the particular queue details")

@@ -219,7 +219,10 @@ class Api:
         )
 
     async def last_messages(self, stream: str, subjects: list[str]) -> list[Message]:
-        """Return the last message of each matching subject, taken at one moment."""
+        """Return the last message of each matching subject, taken at one moment.
+
+        Raises Retryable.
+        """
         subject = f"$JS.API.DIRECT.GET.{stream}"
         body = msgspec.json.encode({"multi_last": subjects})
         future = await self._replies.request(Outgoing(subject, body), timeout_s=API_S, many=True)
@@ -236,7 +239,7 @@ class Api:
     ) -> tuple[list[Message], bool]:
         """Return the next messages of a subject, and whether they are the last ones.
 
-        `where` is `seq` or `start_time` of the first one that may come.
+        `where` is `seq` or `start_time` of the first one that may come. Raises Retryable.
         """
         body = {"next_by_subj": subject, "batch": batch, "max_bytes": max_bytes, **where}
         message = Outgoing(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body))

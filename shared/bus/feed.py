@@ -83,7 +83,10 @@ class Feed:
                 await self._subscription.unsubscribe()
 
     async def request(self, batch: int, *, wait: bool) -> None:
-        """Ask for up to `batch` messages; without `wait`, only for what is there already."""
+        """Ask for up to `batch` messages; without `wait`, only for what is there already.
+
+        Raises FeedLost.
+        """
         body: dict[str, int | bool] = {"batch": batch}
         if wait:
             body["expires"] = int(EXPIRES_S * NANO)

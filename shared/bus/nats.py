@@ -58,7 +58,10 @@ NO_RESPONDERS_S: Final = 0.1
 
 
 def client_tls(*, ca: str, cert: str = "", key: str = "") -> ssl.SSLContext:
-    """Return a TLS context that trusts `ca` and, if given, shows our own certificate."""
+    """Return a TLS context that trusts `ca` and, if given, shows our own certificate.
+
+    Raises Rejected.
+    """
     try:
         context = trusting(ca)
         if cert:

@@ -51,7 +51,7 @@ class LeadershipTerm(msgspec.Struct, frozen=True, kw_only=True):
     """Instance that led before, as far as the streams still say; "" when they do not."""
 
     def token(self, stream: str) -> FencingToken:
-        """Return the token for publishes to `stream`."""
+        """Return the token for publishes to `stream`. Raises Broken."""
         token = self.tokens.get(stream)
         if token is None:
             raise Broken(f"this leader does not fence stream {stream}")

@@ -26,7 +26,7 @@ def read(raw: bytes) -> ClusterLease:
     """Read an answer of the API server.
 
     Raises msgspec.DecodeError, also for a Lease without the uid and the version that each write
-    names: a write without them would be to any Lease of the name.
+    names: a write without them would be to any Lease of the name. Raises `msgspec.ValidationError`.
     """
     found = _lease.decode(raw)
     if not (found.metadata.uid and found.metadata.resource_version):

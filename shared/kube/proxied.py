@@ -37,7 +37,10 @@ class ProxiedConnections:
         )
 
     async def begin(self, request: Request, headers: Mapping[str, str]) -> "ProxiedResponse":
-        """Send a request; return when the head of its response is there. Raises OSError."""
+        """Send a request; return when the head of its response is there.
+
+        Raises OSError, and Broken for an address that is none.
+        """
         url = URL(self._credentials.host + request.path, encoded=True)
         try:
             response = await self._session.request(

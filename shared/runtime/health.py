@@ -168,7 +168,10 @@ class HealthServer:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
 
     async def start(self, address: str) -> None:
-        """Listen at `address`; `self.address` is then the real one (`host:port`)."""
+        """Listen at `address`; `self.address` is then the real one (`host:port`).
+
+        Raises Rejected.
+        """
         host, port = parse_address(address, flag=self._flag)
         await self._runner.setup()
         try:

@@ -83,7 +83,7 @@ class CertificateFiles:
         self._clock = clock
 
     async def bundle(self) -> str:
-        """Return the CA's file, or the certificate itself where none was given."""
+        """Return the CA's file, or the certificate itself where none was given. Raises Rejected."""
         flag = "ca-cert-file" if self._ca else "tls-cert-file"
         text = _text(self._ca or self._cert, flag)
         if not is_bundle(text):
@@ -91,7 +91,7 @@ class CertificateFiles:
         return text
 
     async def certificate(self, shown: Certificate | None) -> Certificate | None:
-        """Return what the files hold, when that is another than the shown one."""
+        """Return what the files hold, when that is another than the shown one. Raises Rejected."""
         cert = _text(self._cert, "tls-cert-file")
         key = _text(self._key, "tls-private-key-file")
         if shown is not None and (shown.cert, shown.key) == (cert, key):

@@ -134,7 +134,7 @@ class ClientConnection:
         self._writer.write(b"INFO " + msgspec.json.encode(about) + _END)
 
     def log_in(self, line: bytes) -> None:
-        """Take the client's CONNECT. Raises Refused, and OSError when the server is down."""
+        """Take the client's CONNECT. Raises ClientRefused, and OSError when the server is down."""
         operation, _, given = line.partition(b" ")
         if operation.upper() != b"CONNECT":
             raise ClientRefused("Authorization Violation")
@@ -150,7 +150,7 @@ class ClientConnection:
         self._connection = self._server.connect(self)
 
     async def take(self, line: bytes, reader: asyncio.StreamReader) -> None:
-        """Handle one line; the payload of a publish is read from `reader`. Raises Refused."""
+        """Handle one line; the payload of a publish is read from `reader`. Raises ClientRefused."""
         await self._server.thawed.wait()
         words = line.split()
         match words[0].upper() if words else b"":

@@ -78,7 +78,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str, base: Config) -> Config:
-    """Return the configuration of a ConfigMap; `base` has the defaults."""
+    """Return the configuration of a ConfigMap; `base` has the defaults. Raises BadConfigError."""
     file = decoded(text, KEY, _File)
     if not file.scheduler_configs:
         raise BadConfigError("schedulerConfigs is empty")

@@ -43,7 +43,7 @@ class ExtenderHttp:
                 self._loop = self._session = None
 
     def __call__(self, url: str, body: bytes, timeout_s: float) -> bytes:
-        """POST and wait, in a thread that is not the loop's. Raises `Unreachable`."""
+        """POST and wait, in a thread that is not the loop's. Raises `ExtenderUnreachable`."""
         loop, session = self._loop, self._session
         if loop is None or session is None:
             raise ExtenderUnreachable(f"{url}: the service is starting or stopping")

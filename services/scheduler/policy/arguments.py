@@ -92,7 +92,7 @@ class ReadArguments(Mapping[str, Any]):
 
 
 def integer(arguments: Arguments, key: str, default: int) -> int:
-    """Return an integer argument; `1.0` is one, as for Volcano."""
+    """Return an integer argument; `1.0` is one, as for Volcano. Raises BadArgument."""
     value = _given(arguments, key, default)
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -103,7 +103,7 @@ def integer(arguments: Arguments, key: str, default: int) -> int:
 
 
 def number(arguments: Arguments, key: str, default: float) -> float:
-    """Return a numeric argument."""
+    """Return a numeric argument. Raises BadArgument."""
     value = _given(arguments, key, default)
     try:
         return float(str(value))
@@ -112,7 +112,7 @@ def number(arguments: Arguments, key: str, default: float) -> float:
 
 
 def boolean(arguments: Arguments, key: str, *, default: bool) -> bool:
-    """Return a true or false argument."""
+    """Return a true or false argument. Raises BadArgument."""
     value = str(_given(arguments, key, default))
     truth = parse_bool(value)
     if truth is None:
@@ -121,7 +121,10 @@ def boolean(arguments: Arguments, key: str, *, default: bool) -> bool:
 
 
 def seconds(arguments: Arguments, key: str, default: float) -> float:
-    """Return a duration, `90s`, `5m` or a plain number of seconds; not negative."""
+    """Return a duration, `90s`, `5m` or a plain number of seconds; not negative.
+
+    Raises BadArgument.
+    """
     text = str(_given(arguments, key, default))
     found = durations.setting(text)
     if found is None or found < 0:
@@ -130,7 +133,7 @@ def seconds(arguments: Arguments, key: str, default: float) -> float:
 
 
 def text(arguments: Arguments, key: str, default: str = "") -> str:
-    """Return a text argument."""
+    """Return a text argument. Raises BadArgument."""
     value = _given(arguments, key, default)
     if not isinstance(value, str):
         raise BadArgument(f"{key}: {value!r} is no text")

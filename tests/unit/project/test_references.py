@@ -126,6 +126,18 @@ def test_every_error_that_a_docstring_names_is_there() -> None:
     assert missing == []
 
 
+def test_no_docstring_names_an_error_by_the_end_of_its_name() -> None:
+    # `Raises Broken` where the module raises StreamBroken, and another package has a Broken.
+    stale = []
+    for file in tracked("*.py"):
+        text = file.read_text("utf-8")
+        for error in {e for errors in told(RAISED, file) for e in ERROR.findall(errors)}:
+            code = RAISED.sub("", text)
+            if not re.search(rf"\b{error}\b", code) and re.search(rf"\braise \w+{error}\b", code):
+                stale.append(f"{file.relative_to(ROOT)}: {error}")
+    assert stale == []
+
+
 def test_the_search_for_modules_finds_what_is_missing() -> None:
     assert resolves("shared.api.cron.CronJob")
     assert not resolves("shared.api.crontab")
