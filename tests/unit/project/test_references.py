@@ -130,9 +130,8 @@ def test_no_docstring_names_an_error_by_the_end_of_its_name() -> None:
     # `Raises Broken` where the module raises StreamBroken, and another package has a Broken.
     stale = []
     for file in tracked("*.py"):
-        text = file.read_text("utf-8")
+        code = re.sub(r'""".*?"""', "", file.read_text("utf-8"), flags=re.DOTALL)
         for error in {e for errors in told(RAISED, file) for e in ERROR.findall(errors)}:
-            code = RAISED.sub("", text)
             if not re.search(rf"\b{error}\b", code) and re.search(rf"\braise \w+{error}\b", code):
                 stale.append(f"{file.relative_to(ROOT)}: {error}")
     assert stale == []
