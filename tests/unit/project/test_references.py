@@ -131,9 +131,12 @@ def test_no_docstring_names_an_error_by_the_end_of_its_name() -> None:
     stale = []
     for file in tracked("*.py"):
         code = re.sub(r'""".*?"""', "", file.read_text("utf-8"), flags=re.DOTALL)
-        for error in {e for errors in told(RAISED, file) for e in ERROR.findall(errors)}:
-            if not re.search(rf"\b{error}\b", code) and re.search(rf"\braise \w+{error}\b", code):
-                stale.append(f"{file.relative_to(ROOT)}: {error}")
+        named = {error for errors in told(RAISED, file) for error in ERROR.findall(errors)}
+        stale += [
+            f"{file.relative_to(ROOT)}: {error}"
+            for error in sorted(named)
+            if not re.search(rf"\b{error}\b", code) and re.search(rf"\braise \w+{error}\b", code)
+        ]
     assert stale == []
 
 
