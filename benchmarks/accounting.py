@@ -16,6 +16,9 @@ from services.accounting.adapters.reports import UsageReports
 from services.accounting.adapters.store import AccountingDatabase, StreamPosition
 from services.accounting.books.ledger import RowChanges
 from services.accounting.books.rows import DAY_S, Allocation, usage_of
+from shared.api.time import format_seconds
+from shared.api.usage_reports import UsageReportSpec
+from shared.runtime.clock import SystemClock
 from shared.runtime.values import Secret
 
 BATCH = 500
@@ -55,7 +58,7 @@ def changes(rows: list[Allocation]) -> RowChanges:
 
 async def measure(url: str, rows: int) -> None:
     engine, drawn = engine_of(url, Secret()), random.Random(1)
-    store, reports = AccountingDatabase(engine), UsageReports(engine)
+    store, reports = AccountingDatabase(engine), UsageReports(engine, clock=SystemClock())
     await store.migrate()
     begun = time.perf_counter()
     for first in range(0, rows, BATCH):
@@ -66,9 +69,15 @@ async def measure(url: str, rows: int) -> None:
         await store.write(changes(batch), StreamPosition(stream="EVENTS", sequence=first))
     took_s = time.perf_counter() - begun
     print(f"{rows:,} rows in {took_s:.1f} s: {rows / took_s:,.0f} rows/s")
-    for by in (["queue"], ["user"], ["queue", "user", "namespace"]):
+    for by in (("queue",), ("user",), ("queue", "user", "namespace"), ("day", "queue")):
         begun = time.perf_counter()
-        found = await reports.usage(by, since_s=0.0, until_s=MONTH_DAYS * DAY_S)
+        spec = UsageReportSpec(
+            report="usage",
+            by=by,
+            since=format_seconds(0.0),
+            until=format_seconds(MONTH_DAYS * DAY_S),
+        )
+        found = (await reports.report(spec)).rows
         took_s = time.perf_counter() - begun
         print(f"usage of a month by {', '.join(by)}: {len(found):,} lines in {took_s:.2f} s")
     await engine.dispose()

@@ -77,15 +77,23 @@ class _AccountsBuilder:
         self._api = declared.events.name.removesuffix("EVENTS") + "API"
         self._accounts = {spec.name: _Account(jetstream=True) for spec in self._specs}
         self._accounts[self._api] = _Account()
+        self._servers: dict[str, str] = {}
+        """Subject of requests → account of the user that replies."""
         for copy, namespace in copies.items():
             self._forward_events(copy, self._subjects.events_of(namespace))
 
     def build(self, passwords: Mapping[str, str]) -> dict[str, Any]:
         table = permissions(self._cluster, self._namespaces)
+        self._accounts |= {self._of_user(user): _Account() for user in passwords}
+        self._servers = {
+            granted.serves: self._of_user(user)
+            for user, granted in table.items()
+            if granted.serves and user in passwords
+        }
         for user, password in passwords.items():
-            name = self._api.removesuffix("API") + f"user_{user}"
+            name = self._of_user(user)
             granted = table.get(user) or administrator(self._cluster)
-            account = self._accounts[name] = _Account()
+            account = self._accounts[name]
             entry: dict[str, Any] = {"user": user, "password": password}
             if user in table:
                 entry["permissions"] = self._within(user, granted)
@@ -93,6 +101,9 @@ class _AccountsBuilder:
             self._grant(name, user, granted.publish)
             self._import_messages(name, user, granted.subscribe)
         return {name: made.configuration() for name, made in self._accounts.items()}
+
+    def _of_user(self, user: str) -> str:
+        return self._api.removesuffix("API") + f"user_{user}"
 
     def _within(self, user: str, granted: Permissions) -> dict[str, Any]:
         """Return the permissions of a user in its own account.
@@ -105,13 +116,14 @@ class _AccountsBuilder:
         if user.startswith(EVENTS):
             outside = [s for s in granted.publish if not s.startswith(_API)]
             publish = (f"{_API}>", *outside)
-        return {"publish": list(publish), "subscribe": list(granted.subscribe)}
+        within = {"publish": list(publish), "subscribe": list(granted.subscribe)}
+        return {**within, "allow_responses": True} if granted.serves else within
 
     def _grant(self, name: str, user: str, subjects: Iterable[str]) -> None:
         for subject in subjects:
             if subject.startswith(self._subjects.presence_prefix):
                 continue  # replicas of one service query each other, within their own account
-            owner = self._owner(subject, user)
+            owner = self._servers.get(subject) or self._owner(subject, user)
             if subject.startswith(_API):
                 local = f"{user}.{subject.removeprefix('$JS.')}"
                 self._import_service(owner, subject, self._api, local)

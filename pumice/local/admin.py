@@ -30,7 +30,7 @@ _OF_KUBERNETES: Final = re.compile(r"node\.kubernetes\.io/")
 _MANAGER: Final = {"fieldManager": "pumice-local", "force": "true"}
 QUEUES: Final = "/apis/scheduling.volcano.sh/v1beta1/queues"
 HYPER_NODES: Final = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
-CLUSTER_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+_RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -116,14 +116,16 @@ class Admin:
         return names
 
     async def apply_cluster_roles(self, manifests: Iterable[dict[str, Any]]) -> list[str]:
-        """Apply ClusterRoles; returns their names.
+        """Apply ClusterRoles and their bindings; returns the names of the roles.
 
         Raises LocalError with the server's words when it refuses one.
         """
         names: list[str] = []
         for manifest in manifests:
-            names.append(manifest["metadata"]["name"])
-            await self._apply(f"{CLUSTER_ROLES}/{names[-1]}", manifest)
+            name, plural = manifest["metadata"]["name"], f"{manifest['kind'].lower()}s"
+            await self._apply(f"{_RBAC}/{plural}/{name}", manifest)
+            if plural == "clusterroles":
+                names.append(name)
         return names
 
     async def _apply(self, path: str, manifest: dict[str, Any]) -> None:

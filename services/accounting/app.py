@@ -7,6 +7,8 @@ from pumice.events.tls import TlsClient
 from services.accounting.adapters.database import engine_of
 from services.accounting.adapters.past_usage import PastUsagePublisher, UsageSums
 from services.accounting.adapters.recorder import KINDS, Recorder
+from services.accounting.adapters.report_service import ReportService
+from services.accounting.adapters.reports import UsageReports
 from services.accounting.adapters.store import AccountingDatabase
 from services.accounting.settings import AccountingSettings
 from shared.bus.client import Dial
@@ -17,6 +19,8 @@ from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
 SERVICE: Final = "accounting"
+_SHOWN_S: Final = 60.0
+"""How long a report that failed is shown."""
 
 
 async def build(
@@ -25,7 +29,7 @@ async def build(
     """Return the parts of accounting. Raises Rejected for settings that cannot work."""
     engine = engine_of(settings.database, settings.database_password)
     bus = bus_of(settings, context, dial)
-    needed = streams(settings.cluster)
+    needed, subjects = streams(settings.cluster), Subjects(cluster=settings.cluster)
     on_bus = BusComponents(context, bus, streams=needed, settings=settings)
     recorder = Recorder(
         bus,
@@ -41,7 +45,7 @@ async def build(
         bus,
         half_life_s=settings.usage_half_life,
         streams=needed,
-        subjects=Subjects(cluster=settings.cluster),
+        subjects=subjects,
         is_complete=recorder.complete,
         env=context,
     )
@@ -52,4 +56,11 @@ async def build(
         on_bus.members(),
         recorder,
         past_usage,
+        ReportService(
+            UsageReports(engine, clock=context.clock),
+            bus,
+            subject=subjects.reports,
+            is_complete=recorder.complete,
+            env=context.forgetting(_SHOWN_S),
+        ),
     ]

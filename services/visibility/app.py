@@ -26,8 +26,9 @@ from services.visibility.adapters.forecasting import Forecasting
 from services.visibility.adapters.forked import ProcessLimits
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.mirror_owner import MirrorOwner
-from services.visibility.adapters.query_service import QueryService
+from services.visibility.adapters.query_service import QueryService, UsageSources
 from services.visibility.adapters.registration import VisibilityAddress, VisibilityRegistration
+from services.visibility.adapters.report_client import ReportClient
 from services.visibility.adapters.server import Changes, VisibilityServer
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.watching import Watching
@@ -182,11 +183,14 @@ class _Following:
             env=self._context,
         )
         decisions = Decisions(clock.monotonic)
+        reports = ReportClient(
+            self._bus, subject=self._subjects.reports, published=self._past_usage.latest
+        )
         queries = QueryService(
             owner,
             self._policy,
             history=EventHistory(self._bus, stream=events.name, subjects=self._subjects),
-            usage=UsageFeed(self._bus, stream=events, clock=clock),
+            usage=UsageSources(UsageFeed(self._bus, stream=events, clock=clock), reports),
             decisions=decisions,
             starts=forecasts,
             clock=clock,

@@ -7,6 +7,7 @@ meet here only.
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
+from shared.api.usage_reports import UsageReportSpec, UsageReportStatus
 from shared.api.visibility import (
     Change,
     Explanation,
@@ -45,6 +46,9 @@ class Queries(Protocol):
 
     async def usage_history(self) -> UsageHistory:
         """Return waits and use of the cluster over the last hours, in steps."""
+
+    async def usage_report(self, spec: UsageReportSpec) -> UsageReportStatus:
+        """Return a report of accounting, or on the shares of queues and users."""
 
 
 class LiveQueries(Protocol):

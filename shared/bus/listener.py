@@ -1,4 +1,4 @@
-"""Listening to messages as they are published, without a stream's consumer.
+"""Listening to messages and requests as they are published, without a stream's consumer.
 
 Messages that are published while there is no connection are lost without notice. So it is for hints
 only: what depends on them must also be found otherwise, such as by the status of an object.
@@ -14,6 +14,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from shared.bus.connection import BusConnection
+from shared.bus.values import BusRequest
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Logger
 
@@ -32,11 +33,17 @@ class Listener:
         self._connection = connection
         self._clock = clock
         self._log = log
-        self._arrived: deque[bytes] = deque(maxlen=WAITING_MAX)
+        self._arrived: deque[BusRequest] = deque(maxlen=WAITING_MAX)
         self._wake = asyncio.Event()
 
     async def payloads(self) -> AsyncGenerator[bytes, None]:
         """Yield until cancelled; see `NatsBus.listen`."""
+        async with contextlib.aclosing(self.requests()) as requests:
+            async for request in requests:
+                yield request.payload
+
+    async def requests(self) -> AsyncGenerator[BusRequest, None]:
+        """Yield until cancelled; see `NatsBus.requests`."""
         while True:
             session = await self._connection.session()
             unwatch = session.watch(self._wake.set)
@@ -58,5 +65,5 @@ class Listener:
                         await subscription.unsubscribe()
 
     async def _on_message(self, msg: Msg) -> None:
-        self._arrived.append(msg.data)
+        self._arrived.append(BusRequest(payload=msg.data, reply=msg.reply))
         self._wake.set()

@@ -35,6 +35,7 @@ from shared.bus.stored import StoredMessages
 from shared.bus.streams import DeclaredStreams, unfit
 from shared.bus.values import (
     LAST_PER_SUBJECT,
+    BusRequest,
     FollowItem,
     FromSequence,
     FromTime,
@@ -301,8 +302,23 @@ class NatsBus:
         Those that come while there is no connection are missed. Leave it early under
         `contextlib.aclosing`.
         """
-        listener = Listener(subject, connection=self._connection, clock=self._clock, log=self._log)
-        return listener.payloads()
+        return self._listener(subject).payloads()
+
+    def requests(self, subject: str) -> AsyncGenerator[BusRequest, None]:
+        """Yield the requests of other users as they come until cancelled, as `listen` does."""
+        return self._listener(subject).requests()
+
+    async def reply(self, request: BusRequest, payload: bytes) -> None:
+        """Reply to a request. Raises TooLarge and NoReply."""
+        await self._replies.send(Outgoing(request.reply, payload))
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """Return the reply of the user that takes the requests on a subject.
+
+        Raises StreamMissing when there is none, NoReply when it does not reply in time, TooLarge.
+        """
+        message = Outgoing(subject, payload)
+        return (await (await self._replies.request(message, timeout_s=timeout_s))).payload
 
     async def last(self, stream: str, subject: str) -> Message | None:
         """Return the last message of a subject, or None. Raises StreamMissing, NoReply."""
@@ -360,6 +376,9 @@ class NatsBus:
     async def away(self, for_s: float) -> None:
         """Return when there has been no connection for `for_s`."""
         await self._connection.away(for_s)
+
+    def _listener(self, subject: str) -> Listener:
+        return Listener(subject, connection=self._connection, clock=self._clock, log=self._log)
 
     def _sender(self, stream: str) -> StreamSender:
         return StreamSender(stream, self._replies, on_missing=self._declared.check_soon)

@@ -20,6 +20,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     headers: dict[str, str] | None = None
 
 
+class BusRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One request of another user, which waits for a reply."""
+
+    payload: bytes
+    reply: str
+    """Subject of the reply."""
+
+
 class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The server's answer to a publish."""
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from shared.contracts import leases
+from shared.contracts import leases, reports
 from shared.contracts import messages as m
 from shared.contracts.versions import ACCEPTED, ContractError, UnknownVersion
 from shared.model.numbers import whole
@@ -47,6 +47,8 @@ _desired: Final[msgspec.json.Decoder[m.Desired]] = msgspec.json.Decoder(m.Desire
 _outcome: Final = msgspec.json.Decoder(m.Outcome)
 _waiting: Final = msgspec.json.Decoder(m.WaitExplained)
 _usage: Final = msgspec.json.Decoder(m.QueueUsage)
+_report_request: Final = msgspec.json.Decoder(reports.ReportRequest)
+_report_reply: Final = msgspec.json.Decoder(reports.ReportReply)
 _lease: Final = msgspec.json.Decoder(leases.LeaseRecord)
 _member: Final = msgspec.json.Decoder(leases.ServiceReplica)
 
@@ -141,6 +143,16 @@ def decode_waiting(payload: bytes) -> m.WaitExplained:
 def decode_usage(payload: bytes) -> m.QueueUsage:
     """Decode the decayed usage of a queue's users."""
     return _decode(_usage, payload)
+
+
+def decode_report_request(payload: bytes) -> reports.ReportRequest:
+    """Decode a query to accounting."""
+    return _decode(_report_request, payload)
+
+
+def decode_report_reply(payload: bytes) -> reports.ReportReply:
+    """Decode a reply of accounting."""
+    return _decode(_report_reply, payload)
 
 
 def decode_lease(payload: bytes) -> leases.LeaseRecord:

@@ -40,6 +40,8 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    serves: str = ""
+    """Subject on which the user replies to requests of other users."""
 
 
 def inbox_prefix(service: str) -> str:
@@ -128,11 +130,17 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
     prefix = subjects.prefix
 
     def service(
-        name: str, leases: tuple[str, ...], *publish: tuple[str, ...], hears: tuple[str, ...] = ()
+        name: str,
+        leases: tuple[str, ...],
+        *publish: tuple[str, ...],
+        hears: tuple[str, ...] = (),
+        serves: str = "",
     ) -> Permissions:
         presence = subjects.presences_of(name)
         own = (*leases, subjects.members_of(name), presence)
-        return _user(name, _get(s.lease), own, *publish, hears=(presence, *hears))
+        heard = (presence, *hears, *filter(None, (serves,)))
+        granted = _user(name, _get(s.lease), own, *publish, hears=heard)
+        return msgspec.structs.replace(granted, serves=serves)
 
     scheduler_leases = (
         subjects.lease("scheduler"),
@@ -168,6 +176,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _get(s.events),
             _follow(s.waiting),
             _follow(s.usage),
+            (subjects.reports,),
         ),
         "accounting": service(
             "accounting",
@@ -176,6 +185,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _get(s.events),
             _info(s.usage),
             (subjects.usages,),
+            serves=subjects.reports,
         ),
         DECLARER: _user(DECLARER, _declare(cluster, namespaces)),
         EVENTS: _reader(EVENTS, s.events, f"{prefix}.events.>"),

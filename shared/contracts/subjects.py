@@ -106,6 +106,11 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         """Return the wildcard over the decayed usage of all queues."""
         return f"{self.prefix}.usage.*"
 
+    @property
+    def reports(self) -> str:
+        """Return the subject on which accounting takes queries; no stream keeps them."""
+        return f"{self.prefix}.reports"
+
     def outcome(self, partition: int) -> str:
         """Return the subject of the outcomes of one command partition."""
         return f"{self.prefix}.outcome.p{partition}"

@@ -19,6 +19,7 @@ from services.visibility.interface import LiveQueries, Queries
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.base import View
 from shared.api.meta import ObjectMeta
+from shared.api.usage_reports import UsageReportSpec, UsageReportStatus
 from shared.api.visibility import (
     API_VERSION,
     Change,
@@ -66,6 +67,8 @@ class FixedAnswers(Queries, LiveQueries):
     history: UsageHistory = field(
         default_factory=lambda: UsageHistory(metadata=ObjectMeta(name="cluster"))
     )
+    report: UsageReportStatus = field(default_factory=UsageReportStatus)
+    reported: list[UsageReportSpec] = field(default_factory=list)
     failure: Exception | None = None
     asked: list[tuple[str, WhatIfSpec]] = field(default_factory=list)
 
@@ -97,6 +100,11 @@ class FixedAnswers(Queries, LiveQueries):
     async def usage_history(self) -> UsageHistory:
         self._fail()
         return self.history
+
+    async def usage_report(self, spec: UsageReportSpec) -> UsageReportStatus:
+        self._fail()
+        self.reported.append(spec)
+        return self.report
 
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
         self._fail()
@@ -296,6 +304,9 @@ class AnswersTransport:
     async def _answer(self, request: Request) -> Json:
         target = requests.read(request.method, request.path, dict(request.query))
         self._check(target)
+        if target.resource.plural == "usagereports":
+            created = await self._sources.create(USER, target, request.body or b"")
+            return whole(target.resource, created.object)
         if target.verb == "create":
             spec = msgspec.json.decode(request.body or b"", type=WhatIf).spec
             status = await self.answers.what_if(target.namespace, spec)

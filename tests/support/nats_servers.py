@@ -30,7 +30,7 @@ from pumice.local.nats import NatsServer, ServerReplica, Users
 from pumice.local.ports import LOOPBACK, free_port
 from shared.bus.connection import BusCredentials, BusOptions
 from shared.bus.nats import NatsBus, running
-from shared.contracts.permissions import permissions
+from shared.contracts.permissions import inbox_prefix, permissions
 from shared.contracts.streams import Storage, streams
 from shared.contracts.subjects import Subjects
 from shared.election.lease import Lease, LeaseTiming
@@ -247,6 +247,18 @@ class NothingDeclares:
         """Do nothing."""
 
 
+def may_publish(cluster: str) -> dict[str, tuple[str, ...]]:
+    """Return what each user may publish; a user that serves requests may reply to visibility.
+
+    A real server lets it publish to the reply subject of each request, and to nothing else.
+    """
+    replies = (f"{inbox_prefix('visibility')}.>", "_INBOX.>")
+    return {
+        user: (*granted.publish, *replies) if granted.serves else granted.publish
+        for user, granted in permissions(cluster).items()
+    }
+
+
 class ListeningNats:
     """A server on this test's loop; `declares` makes all streams at the start."""
 
@@ -254,7 +266,7 @@ class ListeningNats:
         users = Users(directory, "local")
         self.directory = directory
         allowed = permissions("local")
-        publish = {user: each.publish for user, each in allowed.items()}
+        publish = may_publish("local")
         self._declares = declares
         self._port = free_port()
         self.environ = users.environ

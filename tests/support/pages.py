@@ -80,7 +80,6 @@ VCCTL: Final = "tests/contract/local/test_vcctl.py"
 RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("README.md", "Use it"): FIRST_STEPS,
     ("cli.md", "Questions"): CLI,
-    ("accounting.md", "Print sums"): "tests/unit/accounting/test_report.py",
     ("fair-share.md", "Ask what it would change"): "tests/unit/replays/test_replay_week.py",
     ("cli.md", "As a plugin of kubectl"): CLI,
     ("cli.md", "Completion"): CLI,

@@ -53,6 +53,20 @@ class Authorization:
         if not reply.allowed:
             raise forbidden(user, right, reply.reason)
 
+    async def check_any(self, user: User, *choices: AccessRight) -> None:
+        """Return when the user has one of the rights, or none is needed.
+
+        Raises ApiFailure (503), or 403 that names the last right.
+        """
+        refusals = []
+        for right in choices:
+            reply = await self._allowed(user, right)
+            if reply.allowed:
+                return
+            refusals.append(forbidden(user, right, reply.reason))
+        if refusals:
+            raise refusals[-1]
+
     async def visible_namespaces(self, user: User, namespaces: Iterable[str]) -> set[str]:
         """Return those of the namespaces whose jobs the user may see. Raises ApiFailure (503).
 

@@ -18,16 +18,19 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.feeds import EventHistory, UsageFeed
 from services.visibility.adapters.forked import ForkedQuery, ProcessLimits
 from services.visibility.adapters.mirror_owner import MirrorOwner
+from services.visibility.adapters.report_client import ReportClient
 from services.visibility.interface import Queries
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.explaining import explain, subject_of
 from services.visibility.queries.gangs import BadQuery
 from services.visibility.queries.live import running_jobs, total_of
 from services.visibility.queries.pending import Decisions, as_decided
+from services.visibility.queries.shares import shares, shares_report
 from services.visibility.queries.survey import DecisionPolicy, Survey, survey
 from services.visibility.queries.whatif import what_if
 from services.visibility.timelines import is_about, known_job, timeline
 from services.visibility.usage_history import usage_history
+from shared.api.usage_reports import SHARES, UsageReportSpec, UsageReportStatus
 from shared.api.visibility import (
     ExpectedStart,
     Explanation,
@@ -82,6 +85,13 @@ class _CachedSurvey(NamedTuple):
     """How often the mirror had begun again, and the configuration."""
 
 
+class UsageSources(NamedTuple):
+    """Where past usage comes from: the events of the last hours, and accounting."""
+
+    recent: UsageFeed
+    recorded: ReportClient
+
+
 class QueryService(Queries):
     """Queries on one mirror."""
 
@@ -91,7 +101,7 @@ class QueryService(Queries):
         policy: Callable[[], DecisionPolicy],
         *,
         history: EventHistory,
-        usage: UsageFeed,
+        usage: UsageSources,
         decisions: Decisions,
         starts: Starts,
         clock: Clock,
@@ -100,7 +110,7 @@ class QueryService(Queries):
         self._owner = owner
         self._policy = policy
         self._history = history
-        self._usage = usage
+        self._usage, self._reports = usage
         self._decisions = decisions
         self._starts = starts
         self._clock = clock
@@ -189,6 +199,20 @@ class QueryService(Queries):
                 now_s=now_s,
             )
         )
+
+    @override
+    async def usage_report(self, spec: UsageReportSpec) -> UsageReportStatus:
+        if spec.report != SHARES:
+            return await self._reports.report(spec)
+        published, now = self._reports.published(), self._clock.now()
+        config = self._policy().config
+        rows = await self._owner.query(
+            lambda mirror: shares(mirror.state.jobs.queues, published, config, now=now)
+        )
+        try:
+            return shares_report(spec, rows, now)
+        except BadQuery as error:
+            raise Rejected(str(error), field=error.field) from error
 
     # --- in the mirror's thread --------------------------------------------------------------
 

@@ -225,12 +225,12 @@ class VisibilityServer:
             text = f"the body of the request was in an unknown format: send {_JSON}"
             raise ApiFailure(UNSUPPORTED, text)
         body = await self._body(request)
-        status = await self._sources.what_if(user, target, body)
-        headers = [("Warning", _warning(text)) for text in status.warnings]
+        created = await self._sources.create(user, target, body)
+        headers = [("Warning", _warning(text)) for text in created.warnings]
         if form is ReplyForm.TABLE:
-            return _response(self._table(target, [status.what_if]), _CREATED, headers)
-        whole = tables.whole(target.resource, status.what_if)
-        return _response({**whole, "spec": status.spec}, _CREATED, headers)
+            return _response(self._table(target, [created.object]), _CREATED, headers)
+        whole = tables.whole(target.resource, created.object)
+        return _response({**whole, "spec": created.spec}, _CREATED, headers)
 
     async def _body(self, request: web.Request) -> bytes:
         try:

@@ -9,7 +9,7 @@ from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.shares import QueryTurns
 from services.visibility.api import hiding, what_if_request
 from services.visibility.api.requests import ServedTarget
-from services.visibility.api.rights import IMAGINE_CLUSTER
+from services.visibility.api.rights import IMAGINE_CLUSTER, of_report
 from services.visibility.api.statuses import (
     BAD_REQUEST,
     ApiFailure,
@@ -22,6 +22,7 @@ from services.visibility.interface import LiveQueries, Queries
 from shared.api.base import Json, View
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
+from shared.api.usage_reports import UsageReport
 from shared.api.visibility import (
     Explanation,
     NodeUse,
@@ -50,10 +51,10 @@ QUESTIONS_MAX: Final = 8
 """Explanations, timelines and what-ifs that run or wait, of all users."""
 
 
-class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A what-if with its result, and warnings for its author."""
+class CreatedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A query that was created, with its result, and warnings for its author."""
 
-    what_if: WhatIf
+    object: WhatIf | UsageReport
     spec: Json
     """The query as it was sent."""
     warnings: tuple[str, ...] = ()
@@ -91,8 +92,32 @@ class Sources:
             case plural:
                 return _named(await self._collection(target), target.name, plural=plural)
 
-    async def what_if(self, user: User, target: ServedTarget, body: bytes) -> WhatIfResult:
-        """Return the result of a what-if. Raises ApiFailure, Retryable, Rejected."""
+    async def create(self, user: User, target: ServedTarget, body: bytes) -> CreatedObject:
+        """Return a query with its result. Raises ApiFailure, Retryable, Rejected."""
+        if target.resource.plural == "usagereports":
+            return await self._usage_report(user, target, body)
+        return await self._what_if(user, target, body)
+
+    async def _usage_report(self, user: User, target: ServedTarget, body: bytes) -> CreatedObject:
+        raw, query = what_if_request.read_object(body, UsageReport)
+        spec = query.spec
+        if spec.mine:
+            if spec.user not in ("", user.name):
+                raise invalid("UsageReport", "spec.user", "it is not the requester; leave out mine")
+            spec = msgspec.structs.replace(spec, user=user.name)
+        warnings = what_if_request.unknown_fields(raw, target)
+        await self._authorization.check_any(user, *of_report(user, spec))
+        async with self._turns.turn(user):
+            status = await self._queries.usage_report(spec)
+        made = format_seconds(self._clock.now())
+        metadata = msgspec.structs.replace(query.metadata, creation_timestamp=made)
+        return CreatedObject(
+            object=UsageReport(metadata=metadata, spec=spec, status=status),
+            spec=raw["spec"],
+            warnings=warnings,
+        )
+
+    async def _what_if(self, user: User, target: ServedTarget, body: bytes) -> CreatedObject:
         raw, query = what_if_request.read(body)
         namespace, spec = target.namespace, query.spec
         if not namespace:
@@ -116,7 +141,7 @@ class Sources:
         answered = WhatIf(
             metadata=metadata, spec=spec, status=hiding.hide(status, visible_namespaces)
         )
-        return WhatIfResult(what_if=answered, spec=raw["spec"], warnings=warnings)
+        return CreatedObject(object=answered, spec=raw["spec"], warnings=warnings)
 
     async def _collection(self, target: ServedTarget) -> Listed:
         """Return all objects of a resource, or those of a namespace. Raises ApiFailure (405)."""

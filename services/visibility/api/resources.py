@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from shared.api.base import View
+from shared.api.usage_reports import UsageReport
 from shared.api.visibility import (
     API_VERSION,
     Change,
@@ -109,6 +110,13 @@ RESOURCES: Final = (
         namespaced=False,
         verbs=("get", "list"),
         short_names=("uh",),
+    ),
+    ServedResource(
+        plural="usagereports",
+        kind="UsageReport",
+        type=UsageReport,
+        namespaced=False,
+        verbs=("create",),
     ),
     ServedResource(plural=CHANGES, kind="Change", type=Change, verbs=("watch",)),
 )

@@ -9,7 +9,10 @@ from services.visibility.api.resources import CLUSTER
 from services.visibility.api.statuses import FORBIDDEN, ApiFailure
 from services.visibility.api.users import User
 from shared.api.base import Json
+from shared.api.usage_reports import UsageReportSpec
 from shared.api.visibility import GROUP, VERSION
+
+_REPORTS: Final = "usagereports"
 
 
 class AccessRight(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +45,20 @@ def of_path(path: str) -> AccessRight:
 def to_see(namespace: str) -> AccessRight:
     """Return the right that makes the jobs of a namespace visible in results about others."""
     return AccessRight(verb="get", resource="pendingjobs", namespace=namespace)
+
+
+def of_report(user: User, spec: UsageReportSpec) -> tuple[AccessRight, ...]:
+    """Return the rights of which one is needed for a report; none for one's own usage."""
+    if spec.user == user.name:
+        return ()
+    everything = AccessRight(verb="get", resource=_REPORTS)
+    rights = [everything]
+    if spec.queue:
+        of_queue = AccessRight(verb="get", resource="queues", subresource=_REPORTS, name=spec.queue)
+        rights.append(of_queue)
+    if spec.namespace:
+        rights.append(msgspec.structs.replace(everything, namespace=spec.namespace))
+    return tuple(rights)
 
 
 IMAGINE_CLUSTER: Final = AccessRight(verb="create", resource="whatifs", subresource=CLUSTER)

@@ -11,6 +11,7 @@ import msgspec
 from services.visibility.api.resources import ServedResource
 from shared.api.base import Json, View
 from shared.api.time import read
+from shared.api.usage_reports import UsageReport, UsageReportStatus
 from shared.api.visibility import (
     ExpectedStart,
     Explanation,
@@ -231,6 +232,14 @@ def _count(what_if: WhatIf, name: str) -> int:
     return len(getattr(status, name)) + status.remaining.get(name, 0)
 
 
+def _report(report: UsageReport) -> UsageReportStatus:
+    return report.status or UsageReportStatus()
+
+
+def _size(status: UsageReportStatus) -> int:
+    return len(status.rows) + len(status.jobs) + len(status.shares)
+
+
 _FORMS: Final[Mapping[str, _Form]] = {
     "PendingJob": _Form(
         (
@@ -323,6 +332,15 @@ _FORMS: Final[Mapping[str, _Form]] = {
             TableColumn("In-use", lambda row, _: _listed(row.point.in_use)),
         ),
         _points,
+    ),
+    "UsageReport": _Form(
+        (
+            TableColumn("Name", lambda report, _: report.metadata.name),
+            TableColumn("Report", lambda report, _: report.spec.report),
+            TableColumn("Since", lambda report, _: _report(report).since or ""),
+            TableColumn("Until", lambda report, _: _report(report).until or ""),
+            TableColumn("Rows", lambda report, _: _size(_report(report)), "integer"),
+        )
     ),
     "WhatIf": _Form(
         (

@@ -6,18 +6,20 @@ come to when each is made from its template. What it costs beyond that, its proc
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from services.visibility.api import openapi
 from services.visibility.api.requests import ServedTarget
 from services.visibility.api.statuses import BAD_REQUEST, TOO_LARGE, ApiFailure, invalid
-from shared.api.base import Json, describe_decode_error, without_nulls
+from shared.api.base import Json, View, describe_decode_error, without_nulls
 from shared.api.batch import TaskSpec
 from shared.api.nesting import is_too_deep
 from shared.api.visibility import API_VERSION
 from shared.api.whatifs import WhatIf, WhatIfSpec
+
+T = TypeVar("T", bound=View)
 
 BYTES_MAX: Final = 512 * 1024
 """Bytes of one query; an object of the API server has three times as many at most."""
@@ -44,6 +46,14 @@ _TEMPLATE: Final = msgspec.json.Decoder(_Template)
 
 def read(body: bytes) -> tuple[Json, WhatIf]:
     """Return a what-if as it was sent, and as its type. Raises ApiFailure (400, 413, 422)."""
+    raw, query = read_object(body, WhatIf)
+    _check_size(query.spec)
+    return raw, query
+
+
+def read_object(body: bytes, kind: type[T]) -> tuple[Json, T]:
+    """Return an object to create as it was sent, and as its type. Raises ApiFailure (400, 413)."""
+    name = kind.__name__
     if len(body) > BYTES_MAX:
         text = f"the query is larger than {BYTES_MAX} bytes: ask about what matters only"
         raise ApiFailure(TOO_LARGE, text)
@@ -51,17 +61,16 @@ def read(body: bytes) -> tuple[Json, WhatIf]:
         raise ApiFailure(BAD_REQUEST, "the object is nested too deeply")
     try:
         raw: Json = without_nulls(msgspec.json.decode(body, type=Json))
-        query = msgspec.json.decode(msgspec.json.encode(raw), type=WhatIf)
+        query = msgspec.json.decode(msgspec.json.encode(raw), type=kind)
     except msgspec.DecodeError as error:
-        raise ApiFailure(BAD_REQUEST, f"no WhatIf: {describe_decode_error(error)}") from error
+        raise ApiFailure(BAD_REQUEST, f"no {name}: {describe_decode_error(error)}") from error
     except UnicodeError as error:
-        raise ApiFailure(BAD_REQUEST, "no WhatIf: the body is not UTF-8") from error
-    head = (raw.get("apiVersion", API_VERSION), raw.get("kind", "WhatIf"))
-    if head != (API_VERSION, "WhatIf"):
+        raise ApiFailure(BAD_REQUEST, f"no {name}: the body is not UTF-8") from error
+    head = (raw.get("apiVersion", API_VERSION), raw.get("kind", name))
+    if head != (API_VERSION, name):
         raise ApiFailure(
-            BAD_REQUEST, f"{head[0]} {head[1]} is not taken here: send {API_VERSION} WhatIf"
+            BAD_REQUEST, f"{head[0]} {head[1]} is not taken here: send {API_VERSION} {name}"
         )
-    _check_size(query.spec)
     return raw, query
 
 

@@ -21,13 +21,12 @@ from pumice.local import parts
 from pumice.local.nats import NatsServer
 from shared.bus.connection import BusCredentials, BusOptions
 from shared.bus.nats import NatsBus, from_settings
-from shared.contracts.permissions import permissions
 from shared.contracts.streams import Streams, all_streams, durable_consumers, streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
-from tests.support.nats_servers import ListeningNats
+from tests.support.nats_servers import ListeningNats, may_publish
 from tests.support.wait import until
 
 OpenBus = Callable[..., Awaitable[NatsBus]]
@@ -115,8 +114,7 @@ class MemoryServer:
     """`pumice.embedded.memory_nats` on this test's loop."""
 
     def __init__(self, _directory: Path) -> None:
-        table = {user: allowed.publish for user, allowed in permissions("local").items()}
-        self.memory = MemoryNats(wall=time.time, permissions=table)
+        self.memory = MemoryNats(wall=time.time, permissions=may_publish("local"))
 
     async def start(self) -> None:
         self.memory.start()

@@ -8,13 +8,14 @@ of JetStream's API on every stream and consumer, every subject of every stream, 
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import aclosing
 
 import nats
 import pytest
 from nats.aio.client import Client
 
 from pumice.embedded.memory_nats.subjects import Filter
-from shared.bus.errors import NotPermitted
+from shared.bus.errors import NotPermitted, StreamMissing
 from shared.bus.values import CaughtUp, FromSequence, Started
 from shared.contracts.permissions import inbox_prefix, permissions
 from shared.contracts.streams import (
@@ -91,7 +92,7 @@ def said_to_each_other() -> Iterator[str]:
     s = Subjects(cluster="local")
     yield from (s.state("pods", "ns/a"), s.marker, s.leader("state"), s.leader("command"))
     yield from (s.command(0), s.command(3), s.desired(1, "pods", "ns/a"), s.outcome(0), s.poison)
-    yield s.waiting("ns/a")
+    yield from (s.waiting("ns/a"), s.reports)
     yield from (s.event("job.phase", "ns/a"), s.event("leader.changed", "scheduler"))
     for service in (*SERVICES, "declarer", "events"):
         yield from (s.lease(service), s.member(service, f"{service}-1"))
@@ -188,6 +189,42 @@ async def test_a_user_hears_its_own_inbox_and_no_stream_but_events(user, bus, se
     if user == "controller":
         wanted.add(Subjects(cluster="local").admissions)
     assert granted == wanted
+    await mine.client.close()
+
+
+async def test_visibility_alone_gets_replies_of_accounting(bus, server, subjects, open_bus):
+    asking, serving = await open_bus("visibility"), await open_bus("accounting")
+    with pytest.raises(StreamMissing):
+        await asking.request(subjects.reports, b"early", timeout_s=5)
+
+    async def serve() -> None:
+        async with aclosing(serving.requests(subjects.reports)) as requests:
+            async for request in requests:
+                await serving.reply(request, b"reply to " + request.payload)
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(serve())
+
+        async def replied() -> bytes:
+            try:
+                return await asking.request(subjects.reports, b"late", timeout_s=5)
+            except StreamMissing:
+                return b""
+
+        assert await until(replied, describe="a reply") == b"reply to late"
+        other = await open_bus("scheduler")
+        with pytest.raises(NotPermitted):
+            await other.request(subjects.reports, b"x", timeout_s=5)
+        task.cancel()
+
+
+@only_nats
+async def test_accounting_replies_to_requests_and_publishes_nothing_else(server, subjects):
+    mine = await Intruder().connect(server, "accounting")
+    for subject in ("_R_.x", "anything", f"{inbox_prefix('visibility')}.x"):
+        await mine.client.publish(subject, b"")
+        await mine.settled()
+        assert mine.was_refused("publish", subject)
     await mine.client.close()
 
 

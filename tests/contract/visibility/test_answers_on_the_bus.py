@@ -11,6 +11,7 @@ from services.visibility.adapters.query_service import QueryService
 from services.visibility.interface import Queries
 from shared.api import keys
 from shared.api import time as times
+from shared.api.usage_reports import UsageReportSpec, UsageReportStatus
 from shared.api.visibility import ExpectedStart, Explanation, QueueTree
 from shared.contracts import codec
 from shared.contracts import messages as m
@@ -166,6 +167,33 @@ async def test_a_question_with_a_fault_names_the_field(stage: Stage, answers: Qu
         await answers.what_if("ns", question(drainNodes=["nowhere"]))
 
     assert refused.value.field == "spec.drainNodes[0]"
+
+
+async def test_a_report_says_that_accounting_is_absent_and_comes_from_it_later(
+    stage: Stage, answers: Queries, tmp_path: Path
+):
+    await stage.cluster()
+    await until_pending(answers)
+    spec = UsageReportSpec(report="usage", user="ann")
+    with pytest.raises(Retryable, match="add-on accounting, which does not run"):
+        await answers.usage_report(spec)
+    shares = (await answers.usage_report(UsageReportSpec(report="shares"))).shares
+    assert "default" in {row.queue for row in shares}
+
+    await stage.fleet.start("accounting", database=f"sqlite:///{tmp_path}/usage.db")
+
+    async def reported() -> UsageReportStatus | None:
+        try:
+            return await answers.usage_report(spec)
+        except Retryable:
+            return None
+
+    found = await until(reported, describe=stage.fleet.logs)
+    assert found is not None
+    assert (found.user, found.rows) == ("ann", ())
+    with pytest.raises(Rejected) as refused:
+        await answers.usage_report(UsageReportSpec(report="usage", by=("node",)))
+    assert refused.value.field == "spec.by"
 
 
 async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Queries):

@@ -24,6 +24,8 @@ ASKS = {
     ("editor", "create", "batch.volcano.sh", "jobs"): True,
     ("editor", "update", "scheduling.volcano.sh", "queues"): False,
     ("planner", "create", "visibility.pumice.dev", "whatifs/cluster"): True,
+    ("nobody", "create", "visibility.pumice.dev", "usagereports"): True,
+    ("viewer", "get", "visibility.pumice.dev", "usagereports"): False,
     ("nobody", "list", "visibility.pumice.dev", "pendingjobs"): False,
 }
 """User, verb, group and resource in the namespace default, and whether it is allowed."""
@@ -33,7 +35,8 @@ def roles_of_the_base():
     """Return the rules and labels of each ClusterRole that is meant for users, by name."""
     files = [BASE / "rbac" / name for name in ("users.yaml", "visibility-users.yaml")]
     found = [role for file in files for role in yaml.safe_load_all(file.read_text())]
-    return {r["metadata"]["name"]: (r["metadata"]["labels"], r["rules"]) for r in found}
+    roles = (role for role in found if role["kind"] == "ClusterRole")
+    return {r["metadata"]["name"]: (r["metadata"]["labels"], r["rules"]) for r in roles}
 
 
 def stack(api, directory, binaries):
@@ -81,8 +84,9 @@ async def bind(client, user, role):
 
 async def may(client, user, verb, group, resource):
     name, _, sub = resource.partition("/")
+    groups = ["system:authenticated"]
     place = {"namespace": "default", "verb": verb, "group": group, "resource": name}
-    spec = {"user": user, "resourceAttributes": {**place, "subresource": sub}}
+    spec = {"user": user, "groups": groups, "resourceAttributes": {**place, "subresource": sub}}
     answer = await client.request("POST", REVIEWS, body=msgspec.json.encode({"spec": spec}))
     assert answer.ok, answer
     return answer.body["status"]["allowed"]

@@ -63,6 +63,8 @@ def test_no_user_may_publish_into_another_cluster_or_hear_another_users_inbox():
             heard |= {f"pumice.c1.presence.{user}.*"}
         if user == "controller":  # the copies of the events that it needs, republished by NATS
             heard |= {"told.pumice.c1.events.gang.admitted.*"}
+        if user == "accounting":
+            heard |= {SUBJECTS.reports}
         assert set(granted.subscribe) == heard
 
 
@@ -87,6 +89,16 @@ def test_scheduler_and_visibility_alone_may_read_what_users_have_used():
             if any(matches(pattern, subject) for pattern in granted.publish)
         ]
         assert allowed == ["scheduler", "visibility"], subject
+
+
+def test_visibility_alone_may_ask_accounting_for_reports():
+    table = permissions("c1")
+    assert [u for u, granted in table.items() if SUBJECTS.reports in granted.publish] == [
+        "visibility"
+    ]
+    assert {u: granted.serves for u, granted in table.items() if granted.serves} == {
+        "accounting": SUBJECTS.reports
+    }
 
 
 def test_the_declarer_alone_may_make_and_no_user_delete_a_durable_consumer():

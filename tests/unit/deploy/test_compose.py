@@ -196,6 +196,7 @@ def test_a_service_is_the_account_that_the_roles_are_bound_to(credentials: Path)
         for o in build(BASE)
         if o["kind"] == "ClusterRoleBinding"
         for subject in o["subjects"]
+        if subject["kind"] == "ServiceAccount"
     }
     names = set()
     for service in compose_init.ACCOUNTS:

@@ -149,11 +149,10 @@ def test_the_scheduler_and_the_declarer_have_no_way_to_the_api_server() -> None:
         for o in OBJECTS
         if o["kind"] in {"RoleBinding", "ClusterRoleBinding"}
         for subject in o["subjects"]
+        if subject["kind"] == "ServiceAccount"
     ]
-    assert sorted(set(subjects)) == [
-        "pumice-admission", "pumice-binder", "pumice-cache", "pumice-controller",
-        "pumice-visibility",
-    ]  # fmt: skip
+    services = ("admission", "binder", "cache", "controller", "visibility")
+    assert sorted(set(subjects)) == [f"pumice-{service}" for service in services]
 
 
 def test_admission_needs_no_nats_and_listens_where_its_service_leads() -> None:

@@ -47,6 +47,10 @@ class FairShare:
             if key.startswith("fairshare.resourceKey.")
         }
 
+    def weights_of(self, queue: str) -> Mapping[str, float]:
+        """Return resource → weight by which the usage of a queue counts."""
+        return self._of_queue.get(queue, self._weights)
+
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the orders of queues and jobs."""
         past = cluster.store(PastUsage)
@@ -54,9 +58,8 @@ class FairShare:
 
         @cache
         def usage_of(queue: str) -> dict[str, float]:
-            weights = self._of_queue.get(queue, self._weights)
             message = past.by_queue.get(queue)
-            return {} if message is None else _usage(message, weights, time, cluster)
+            return {} if message is None else _usage(message, self.weights_of(queue), time, cluster)
 
         @cache
         def users_of(queue: str) -> dict[str, float]:
