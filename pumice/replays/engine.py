@@ -16,7 +16,7 @@ import msgspec
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure, open_session, run_actions
 from services.scheduler.engine.plan import GangBinds
-from services.scheduler.engine.resources.dimensions import is_in_bytes, quantity
+from services.scheduler.engine.resources.dimensions import per_unit, quantity
 from services.scheduler.engine.session.activation import activate, refused_jobs
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import PLUGINS, STATES
@@ -72,7 +72,7 @@ class DecayedUsage:
         for name, amount in job.requests.items():
             key = (job.queue, job.user, name)
             total = self._totals.setdefault(key, DecayedTotal(self.half_life_s, at=now))
-            total.start(sign * job.pods * amount / _unit(name), now)
+            total.start(sign * job.pods * amount / per_unit(name), now)
 
     def of(self, queue: str, user: str, resource: str, now: float) -> float:
         """Return a user's usage in amount·seconds, decayed to a time."""
@@ -258,10 +258,6 @@ def queue_object(name: str) -> tuple[Kind, dict[str, Any]]:
     """Return an open queue of weight 1."""
     spec = {"weight": 1}
     return kinds.QUEUE, {"metadata": _named(name), "spec": spec, "status": {"state": "Open"}}
-
-
-def _unit(name: str) -> int:
-    return 1 if is_in_bytes(name) else 1000
 
 
 def _named(name: str, namespace: str = "") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pumice.plugins import Cluster, FloatArray, IntArray, Job
 from services.scheduler.engine.resources.amounts import AMOUNT_MAX
-from services.scheduler.engine.resources.dimensions import PODS_DIM, is_in_bytes
+from services.scheduler.engine.resources.dimensions import PODS_DIM, readable
 from services.scheduler.policy.reservations import unallocated_minimum
 from services.scheduler.policy.shares import room_for
 from shared.jobs.limits import LimitScope, scopes_of
@@ -126,8 +126,9 @@ class Account:
         beyond[PODS_DIM] = False
         for dim in np.flatnonzero(beyond).tolist():
             name = names[dim]
-            has = f"{shown(name, taken[dim])} of {shown(name, self.ceiling[dim])} {name}"
-            return self._text(has, f"{shown(name, need[dim])} {name}")
+            taken_text, ceiling = readable(name, int(taken[dim])), int(self.ceiling[dim])
+            has = f"{taken_text} of {readable(name, ceiling)} {name}"
+            return self._text(has, f"{readable(name, int(need[dim]))} {name}")
         return ""
 
     def text_of_jobs(self, running: int) -> str:
@@ -137,13 +138,6 @@ class Account:
     def _text(self, holds: str, need: str) -> str:
         limit = self.limit
         return f"{limit.holder(self.user)} {holds} in queue {limit.queue}; the job needs {need}"
-
-
-def shown(name: str, amount: float) -> str:
-    """Return an amount as a person reads it: bytes in Gi, all else in whole units."""
-    if is_in_bytes(name):
-        return f"{amount / 2**30:g}Gi"
-    return f"{amount / 1000:g}"
 
 
 class LimitAccounts:

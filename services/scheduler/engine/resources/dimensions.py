@@ -29,6 +29,11 @@ def is_in_bytes(name: str) -> bool:
     return name in {MEMORY, EPHEMERAL} or name.startswith("hugepages-")
 
 
+def per_unit(name: str) -> int:
+    """Return the amount of its dimension that one byte, pod, core or piece of a resource is."""
+    return 1 if name == PODS or is_in_bytes(name) else 1000
+
+
 def counted(name: str, amount: Amount) -> int:
     """Return an amount of a `Resource` in the unit of its dimension, rounded up.
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from pumice.plugins import Arguments, Cluster, Hooks, Job, Queue
-from services.scheduler.engine.resources.dimensions import is_in_bytes
+from services.scheduler.engine.resources.dimensions import per_unit
 from services.scheduler.policy.arguments import BadArgument, names, text
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.api import keys
@@ -23,7 +23,6 @@ from shared.contracts.messages import QueueUsage
 from shared.jobs.users import user_of
 from shared.model.decayed_usage import decay, held_seconds
 from shared.model.fair_tree import paths, usage_over_share
-from shared.model.resources import PODS
 
 _GPU: Final = "nvidia.com/gpu"
 
@@ -129,8 +128,7 @@ def _held(job: Job, weights: Mapping[str, float], cluster: Cluster) -> float:
     for name, weight in weights.items():
         at = cluster.resource(name)
         if at is not None:
-            unit = 1 if name == PODS or is_in_bytes(name) else 1000
-            held += weight * float(job.allocated[at]) / unit
+            held += weight * float(job.allocated[at]) / per_unit(name)
     return held
 
 
