@@ -14,7 +14,7 @@ import msgspec
 
 from pumice.directory import default_directory
 from pumice.local import state
-from pumice.queries.groupless import JobsWithoutGroup
+from pumice.queries.jobs_without_group import JobsWithoutGroup
 from pumice.queries.workloads import OwnerChains
 from shared.api.base import View
 from shared.api.visibility import API_VERSION, GROUP, Explanation, ObjectRef, Timeline

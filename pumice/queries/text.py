@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from pumice.queries.groupless import WITHOUT_GROUP
+from pumice.queries.jobs_without_group import WITHOUT_GROUP
 from pumice.queries.workloads import called, title
 from shared.api.time import read
 from shared.api.visibility import (

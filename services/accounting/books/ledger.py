@@ -20,20 +20,18 @@ from pumice.events.types import (
     PodBound,
     PodEvicted,
 )
-from services.accounting.books.readings import (
-    amounts,
-    finished_s,
-    job_uid,
-    owner_of,
-    scheduled_s,
-    shares,
-)
 from services.accounting.books.rows import (
     Allocation,
     EndReason,
     JobRow,
     UsageKey,
+    amounts,
+    finished_s,
+    job_uid,
+    owner_of,
     scalars_of,
+    scheduled_s,
+    shares,
     usage_of,
 )
 from shared.api import keys
