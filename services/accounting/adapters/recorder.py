@@ -17,7 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from pumice.events.envelope import decode_any
 from services.accounting.adapters.store import AccountingDatabase, Gap, StreamPosition
 from services.accounting.books.ledger import RowChanges, UsageLedger
-from shared.api.kinds import POD, PODGROUP
+from services.accounting.books.rows import GROUPS
+from shared.api.kinds import POD
 from shared.bus.nats import NatsBus
 from shared.bus.state import StateFollower, Synced
 from shared.bus.stored import StoredMessages
@@ -28,7 +29,7 @@ from shared.runtime.env import Env
 from shared.runtime.errors import Retryable
 from shared.runtime.health import ReadinessGate
 
-KINDS: Final = (POD.token, PODGROUP.token)
+KINDS: Final = (POD.token, *GROUPS)
 _RETRY_S: Final = 1.0
 _STAGE: Final = "record"
 _POSITION_EVERY_S: Final = 30.0

@@ -21,12 +21,15 @@ from pumice.events.types import (
     PodEvicted,
 )
 from services.accounting.books.rows import (
+    GROUPS,
     Allocation,
+    AllocationEnd,
     EndReason,
     JobRow,
     UsageKey,
     amounts,
     finished_s,
+    group_of,
     job_uid,
     owner_of,
     scalars_of,
@@ -53,22 +56,15 @@ _DELETED_KEPT_S: Final = 900.0
 _ENDED_PHASES: Final = {"Succeeded": EndReason.COMPLETED, "Failed": EndReason.FAILED}
 
 _pods: Final = msgspec.json.Decoder(Pod)
-_groups: Final = msgspec.json.Decoder(PodGroup)
 
 
 class _Gang(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodGroup, as far as rows need it."""
+    """A PodGroup of either kind, as far as rows need it."""
 
-    job_uid: str
-    queue: str
-    user: str
-
-
-class _End(msgspec.Struct, frozen=True):
-    """When (Unix seconds) and why a pod stopped using its resources."""
-
-    at_s: float
-    reason: EndReason
+    kind: str = ""
+    job_uid: str = ""
+    queue: str = ""
+    user: str = ""
 
 
 class RowChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +96,7 @@ class UsageLedger:
         self._gangs: dict[str, _Gang] = {}
         self._pods: set[str] = set()
         """Uids of the pods on STATE."""
-        self._ends: dict[str, _End] = {}
+        self._ends: dict[str, AllocationEnd] = {}
         """Ends of pods without an allocation, or of whose amounts nothing is known yet."""
         self._unseen: dict[str, float] = {}
         """Pods without a fact so far, and when the event of their bind was stored."""
@@ -119,8 +115,8 @@ class UsageLedger:
         for fact in facts:
             if fact.kind == POD.token:
                 pods.add(fact.uid)
-            elif fact.kind == PODGROUP.token and fact.op is Op.PUT:
-                jobs.add(owner_of(fact, _groups.decode(fact.body))[0])
+            elif fact.kind in GROUPS and fact.op is Op.PUT:
+                jobs.add(owner_of(fact, group_of(fact))[0])
         for event in events:
             match event.data:
                 case PodBound(uid=uid, gang=gang, job=job):
@@ -261,7 +257,7 @@ class UsageLedger:
         """Take one fact into account, which was stored at `at_s`."""
         if fact.kind == POD.token:
             self._observe_pod(fact, at_s)
-        elif fact.kind == PODGROUP.token:
+        elif fact.kind in GROUPS:
             self._observe_group(fact, at_s)
 
     def forget_facts(self) -> None:
@@ -297,9 +293,9 @@ class UsageLedger:
         end = self._ends.pop(row.pod_uid, None)
         if end is None:
             ended_s = max(observed_s, (job.ended if job else None) or 0.0)
-            end = _End(ended_s, EndReason.UNOBSERVED)
+            end = AllocationEnd(ended_s, EndReason.UNOBSERVED)
             row = replace(row, approximate=True)
-        self._put(_ended(row, end))
+        self._put(row.end(end))
 
     def _end_jobs(self, at_s: float) -> None:
         """End the started jobs that have neither a PodGroup nor a pod any more."""
@@ -313,7 +309,7 @@ class UsageLedger:
     def _observe_pod(self, fact: Fact, at_s: float) -> None:
         if fact.op is Op.DELETE:
             self._pods.discard(fact.uid)
-            self._end(fact.uid, _End(at_s, EndReason.DELETED))
+            self._end(fact.uid, AllocationEnd(at_s, EndReason.DELETED))
             return
         self._pods.add(fact.uid)
         if fact.op is not Op.PUT:
@@ -329,12 +325,12 @@ class UsageLedger:
             row = self._filled(row, fact, pod, at_s)
             self._put(row)
         if reason is not None:
-            self._end(fact.uid, _End(finished_s(pod) or at_s, reason))
+            self._end(fact.uid, AllocationEnd(finished_s(pod) or at_s, reason))
 
     def _filled(self, row: Allocation | None, fact: Fact, pod: Pod, at_s: float) -> Allocation:
         """Return the row of a pod with what its fact says."""
         meta = pod.metadata
-        name = meta.annotations.get(keys.GROUP_NAME, "")
+        name = pod.group_name
         group = f"{meta.namespace}/{name}" if name else ""
         job = meta.annotations.get(keys.JOB_NAME, "")
         gang = self._gang(group)
@@ -363,13 +359,18 @@ class UsageLedger:
         )
 
     def _observe_group(self, fact: Fact, at_s: float) -> None:
+        """Take a PodGroup into account; Volcano's counts where both kinds have one of a name."""
+        gang = self._gangs.get(fact.key)
         if fact.op is Op.DELETE:
-            gang = self._gangs.pop(fact.key, None)
-            row = self._jobs.get(gang.job_uid if gang else fact.uid)
+            if gang is not None and gang.kind == fact.kind:
+                del self._gangs[fact.key]
+                row = self._jobs.get(gang.job_uid)
+            else:
+                row = self._jobs.get(fact.uid)
             if row is not None and row.ended is None:
                 self._put_job(replace(row, ended=at_s))
-        elif fact.op is Op.PUT:
-            self._observe_current_group(fact, _groups.decode(fact.body), at_s)
+        elif fact.op is Op.PUT and (gang is None or fact.kind in {gang.kind, PODGROUP.token}):
+            self._observe_current_group(fact, group_of(fact), at_s)
 
     def _observe_current_group(self, fact: Fact, group: PodGroup, at_s: float) -> None:
         uid, job = owner_of(fact, group)
@@ -387,7 +388,7 @@ class UsageLedger:
                 requested=amounts(group.spec.min_resources) or row.requested,
             )
         )
-        gang = _Gang(job_uid=uid, queue=queue, user=user)
+        gang = _Gang(kind=fact.kind, job_uid=uid, queue=queue, user=user)
         if self._gangs.get(fact.key) == gang:
             return
         self._gangs[fact.key] = gang
@@ -406,7 +407,7 @@ class UsageLedger:
         )
 
     def _gang(self, key: str) -> _Gang:
-        return self._gangs.get(key) or _Gang(job_uid="", queue="", user="")
+        return self._gangs.get(key) or _Gang()
 
     def _job(self, gang: str, uid: str, job: str, at_s: float) -> JobRow:
         """Return the row of a gang's job, made now if there is none."""
@@ -420,12 +421,12 @@ class UsageLedger:
             submitted=at_s,
         )
 
-    def _end(self, uid: str, end: _End) -> None:
+    def _end(self, uid: str, end: AllocationEnd) -> None:
         row = self._allocations.get(uid)
         if row is None or (row.approximate and row.ended is None):
             self._ends[uid] = end
         elif row.ended is None:
-            self._put(_ended(row, end))
+            self._put(row.end(end))
 
     def _put(self, row: Allocation) -> None:
         before = self._allocations.get(row.pod_uid)
@@ -442,7 +443,3 @@ class UsageLedger:
         if row != self._jobs.get(row.uid):
             self._jobs[row.uid] = row
             self._changed_jobs.add(row.uid)
-
-
-def _ended(row: Allocation, end: _End) -> Allocation:
-    return replace(row, ended=max(row.started, end.at_s), reason=row.reason or end.reason)

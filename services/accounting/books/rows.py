@@ -5,16 +5,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from shared.api import time as times
 from shared.api.core import Pod
-from shared.api.kinds import JOB
+from shared.api.kinds import JOB, NATIVEPODGROUP, PODGROUP
+from shared.api.native_groups import NativePodGroup
 from shared.api.scheduling import PodGroup, uid_of_job
 from shared.contracts.messages import Fact
+from shared.jobs.native_groups import as_podgroup
 from shared.model.quantity import is_quantity, milli
 from shared.model.resources import CPU, MEMORY, PODS, Resource, is_counted
 
 DAY_S: Final = 86_400
+GROUPS: Final = (PODGROUP.token, NATIVEPODGROUP.token)
+"""Kinds of the gangs of pods."""
+
+_groups: Final = msgspec.json.Decoder(PodGroup)
+_native_groups: Final = msgspec.json.Decoder(NativePodGroup)
 
 
 class EndReason(enum.StrEnum):
@@ -26,6 +34,13 @@ class EndReason(enum.StrEnum):
     DELETED = "Deleted"
     UNOBSERVED = "Unobserved"
     """The pod ended while nothing was recorded; its row ends when it was last observed."""
+
+
+class AllocationEnd(msgspec.Struct, frozen=True):
+    """When and why an allocation ended, in Unix seconds."""
+
+    at_s: float
+    reason: EndReason
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +66,11 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
         """Yield the amount of each resource, `pods` as 1,000."""
         yield PODS, 1000
         yield from amounts_of(self.cpu_milli, self.memory_bytes, self.scalars)
+
+    def end(self, end: AllocationEnd) -> "Allocation":
+        """Return the allocation with its end; a reason that it has stays."""
+        ended_s = max(self.started, end.at_s)
+        return replace(self, ended=ended_s, reason=self.reason or end.reason)
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +144,13 @@ def days_of(begin_s: float, end_s: float) -> Iterator[tuple[int, float]]:
 def job_uid(gang: str, uid: str, job: str) -> str:
     """Return the uid of a gang's Job, in which the gang's name ends (J27), else `uid`."""
     return uid_of_job(gang, job) or uid
+
+
+def group_of(fact: Fact) -> PodGroup:
+    """Return the PodGroup of a fact; a native one has only the queue of its own annotation."""
+    if fact.kind == NATIVEPODGROUP.token:
+        return as_podgroup(_native_groups.decode(fact.body), queue="")
+    return _groups.decode(fact.body)
 
 
 def owner_of(fact: Fact, group: PodGroup) -> tuple[str, str]:

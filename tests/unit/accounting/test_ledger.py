@@ -9,6 +9,7 @@ from pumice.events import (
     PodEvicted,
 )
 from services.accounting.books.rows import Allocation, EndReason, days_of
+from shared.api import kinds
 from tests.support import world
 from tests.support.world import stored_group, stored_pod
 from tests.unit.accounting.usage import DAY, GROUP, T, bound, event, pod_fact, recorded
@@ -98,6 +99,43 @@ def test_the_user_and_queue_of_a_pod_without_them_are_those_of_its_group():
     for order in (items, items[::-1]):
         row = recorded(*order).allocations["uid-ns/p0"]
         assert (row.user, row.queue, row.job_uid) == ("bob", "q", "uid-ns/g")
+
+
+def test_pods_of_a_native_group_are_recorded_with_it():
+    body = stored_pod("ns/p0", node="n0", schedulingGroup={"podGroupName": "g"})
+    group = {
+        "metadata": {
+            **world.named("ns/g"),
+            "annotations": {
+                "pumice.dev/user": "bob",
+                "scheduling.volcano.sh/queue-name": "q",
+            },
+        },
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+    items = [
+        (world.fact("pods", body), T),
+        (world.fact(kinds.NATIVEPODGROUP.token, group), T),
+    ]
+    for order in (items, items[::-1]):
+        database = recorded(*order)
+        row = database.allocations["uid-ns/p0"]
+        assert (row.user, row.queue, row.job, row.job_uid) == ("bob", "q", "g", "uid-ns/g")
+        assert database.jobs["uid-ns/g"].min_member == 3
+
+
+def test_volcanos_group_counts_where_both_kinds_have_one_of_a_name():
+    meta = world.named("ns/g")
+    native = {"metadata": meta | {"uid": "native"}}
+    volcanos = stored_group("ns/g", phase="Running", queue="q")
+    items = [
+        (world.fact("podgroups", volcanos), T),
+        (world.fact(kinds.NATIVEPODGROUP.token, native), T),
+    ]
+    body = stored_pod("ns/p0", node="n0", schedulingGroup={"podGroupName": "g"})
+    for order in (items, items[::-1]):
+        database = recorded(*order, (world.fact("pods", body), T))
+        assert database.allocations["uid-ns/p0"].job_uid == "uid-ns/g"
 
 
 def test_days_divide_a_span():
