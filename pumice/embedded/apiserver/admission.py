@@ -10,13 +10,15 @@ import binascii
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
+import cel
 import msgspec
 
 from pumice.embedded.apiserver import selecting
 from pumice.embedded.apiserver.api_state import NAMESPACES, ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.expressions import ExpressionError, compiled
 from pumice.embedded.apiserver.patching import json_patch
-from pumice.embedded.apiserver.replies import Object, RequestFailure
+from pumice.embedded.apiserver.replies import Object, RequestFailure, forbidden
 
 MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING: Final = "validatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -61,7 +63,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
     """Call the mutating webhooks; returns the object with their patches. Raises RequestFailure."""
-    for hook in _matching_webhooks(api, MUTATING, attempt, obj):
+    conditions = _MatchConditions(attempt)
+    for hook in _webhooks(api, MUTATING, attempt):
+        if not (_matches(api, hook, attempt, obj) and conditions.hold(hook, obj)):
+            continue
         response = yield from _review_with(api, hook, attempt, obj)
         patch = response.get("patch") if response else None
         if patch:
@@ -75,20 +80,18 @@ def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
 
 def validate(api: ApiState, attempt: Attempt, obj: Object | None) -> Steps:
     """Call the validating webhooks. Raises RequestFailure when one denies the write."""
-    for hook in _matching_webhooks(api, VALIDATING, attempt, obj):
-        yield from _review_with(api, hook, attempt, obj)
+    conditions = _MatchConditions(attempt)
+    for hook in _webhooks(api, VALIDATING, attempt):
+        if _matches(api, hook, attempt, obj) and conditions.hold(hook, obj):
+            yield from _review_with(api, hook, attempt, obj)
     return obj or {}
 
 
-def _matching_webhooks(
-    api: ApiState, configurations: str, attempt: Attempt, obj: Object | None
-) -> Iterator[Object]:
+def _webhooks(api: ApiState, configurations: str, attempt: Attempt) -> Iterator[Object]:
     if attempt.resource.group == _EXEMPT:
         return
     for configuration in api.objects(configurations):
-        for hook in configuration.get("webhooks") or ():
-            if _matches(api, hook, attempt, obj):
-                yield hook
+        yield from configuration.get("webhooks") or ()
 
 
 def _matches(api: ApiState, hook: Mapping[str, Any], attempt: Attempt, obj: Object | None) -> bool:
@@ -106,6 +109,49 @@ def _matches(api: ApiState, hook: Mapping[str, Any], attempt: Attempt, obj: Obje
         labels = objects[0]["metadata"].get("labels") or {}
         return selecting.of_spec(hook.get("namespaceSelector") or {})(labels)
     return True
+
+
+class _MatchConditions:
+    """Evaluates the match conditions of webhooks for one write, whose objects it converts once."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._obj: Object | None = None
+        self._variables: cel.Context | None = None
+
+    def hold(self, hook: Object, obj: Object | None) -> bool:
+        """Return whether a webhook is to be called.
+
+        One false condition suffices for no. Else an error counts by the webhook's failure policy:
+        as false, or, for `Fail`, as a RequestFailure.
+        """
+        conditions = hook.get("matchConditions") or ()
+        if not conditions:
+            return True
+        errors = []
+        variables = self._of(obj)
+        for condition in conditions:
+            try:
+                value = compiled(condition["expression"]).value(variables)
+            except (ValueError, ExpressionError) as error:
+                errors.append(str(error))
+                continue
+            if value is False:
+                return False
+            if value is not True:
+                errors.append(f"match condition {condition['name']!r} is no bool")
+        if errors and hook.get("failurePolicy") != "Ignore":
+            resource, name = self._attempt.resource, self._attempt.name
+            raise forbidden(resource, name, "; ".join(errors))
+        return not errors
+
+    def _of(self, obj: Object | None) -> cel.Context:
+        if self._variables is None or obj is not self._obj:
+            self._obj = obj
+            request = _request("", self._attempt)
+            known = {"object": obj, "oldObject": self._attempt.old, "request": request}
+            self._variables = cel.Context(known)
+        return self._variables
 
 
 def _covers(rule: Mapping[str, Any], attempt: Attempt) -> bool:
@@ -177,30 +223,34 @@ def _call(hook: Object, review: Object) -> Call:
 
 
 def _review(uid: str, attempt: Attempt, obj: Object | None) -> Object:
+    request = {**_request(uid, attempt), "object": obj, "oldObject": attempt.old}
+    return {
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": request,
+    }
+
+
+def _request(uid: str, attempt: Attempt) -> Object:
+    """Return the request of a review without its objects."""
     resource = attempt.resource
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     place = {"group": resource.group, "version": resource.version, "resource": resource.plural}
     sub = {"subResource": attempt.subresource, "requestSubResource": attempt.subresource}
     return {
-        "kind": "AdmissionReview",
-        "apiVersion": "admission.k8s.io/v1",
-        "request": {
-            "uid": uid,
-            "kind": kind,
-            "resource": place,
-            "requestKind": kind,
-            "requestResource": place,
-            **(sub if attempt.subresource else {}),
-            "name": attempt.name,
-            **({"namespace": attempt.namespace} if attempt.namespace else {}),
-            "operation": attempt.operation,
-            "userInfo": {
-                "username": attempt.user,
-                "groups": ["system:masters", "system:authenticated"],
-            },
-            "object": obj,
-            "oldObject": attempt.old,
-            "dryRun": attempt.dry_run,
-            "options": None,
+        "uid": uid,
+        "kind": kind,
+        "resource": place,
+        "requestKind": kind,
+        "requestResource": place,
+        **(sub if attempt.subresource else {}),
+        "name": attempt.name,
+        **({"namespace": attempt.namespace} if attempt.namespace else {}),
+        "operation": attempt.operation,
+        "userInfo": {
+            "username": attempt.user,
+            "groups": ["system:masters", "system:authenticated"],
         },
+        "dryRun": attempt.dry_run,
+        "options": None,
     }

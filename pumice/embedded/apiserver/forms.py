@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
-import cel
 import jsonschema_rs
 import msgspec
 
 from pumice.embedded.apiserver.catalogue import REFERENCE, ApiResource, builtin_schemas
+from pumice.embedded.apiserver.expressions import ExpressionError, compiled
 from pumice.embedded.apiserver.replies import (
     FieldFault,
     Object,
@@ -43,14 +43,14 @@ class SchemaRule:
         self.reason = str(rule.get("reason", "FieldValueInvalid"))
         self.field_path = str(rule.get("fieldPath", ""))
         self.is_transition = "oldSelf" in self.text
-        self._program = cel.compile(self.text)
+        self._expression = compiled(self.text)
 
     def holds(self, value: Any, old: Any) -> bool:  # noqa: ANN401 - any JSON
         """Return whether a value obeys the rule; an error of the evaluation counts as no."""
         known = {"self": value} | ({"oldSelf": old} if self.is_transition else {})
         try:
-            return bool(self._program.execute(known))
-        except (ValueError, TypeError, RuntimeError):
+            return bool(self._expression.value(known))
+        except ExpressionError:
             return False
 
 

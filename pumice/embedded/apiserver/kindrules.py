@@ -10,10 +10,14 @@ import msgspec
 from pumice.embedded.apiserver import podrules
 from pumice.embedded.apiserver.api_state import ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.expressions import compiled
 from pumice.embedded.apiserver.replies import FieldFault, Object, invalid
 
 _ALL: Final = 100
 """Percent."""
+_WEBHOOKS: Final = frozenset(("mutatingwebhookconfigurations", "validatingwebhookconfigurations"))
+_CONDITIONS_MOST: Final = 64
+"""Match conditions of a webhook."""
 Rule = Callable[[ApiState, ApiResource, Object], None]
 KEEPS_STATUS: Final = frozenset(("nodes",))
 """Kinds that are created with the status they bring, although it is a subresource."""
@@ -56,6 +60,8 @@ def check(resource: ApiResource, obj: Object, old: Object | None) -> None:
         return
     if resource.plural == "poddisruptionbudgets":
         _check_budget(resource, obj)
+    if resource.plural in _WEBHOOKS:
+        _check_match_conditions(resource, obj)
     if old is not None:
         _check_immutable(resource, obj, old)
 
@@ -72,6 +78,26 @@ def _check_budget(resource: ApiResource, obj: Object) -> None:
             shown = msgspec.json.encode(share).decode()
             message = f"Invalid value: {shown}: {fault}"
             faults.append(FieldFault(field=f"spec.{field}", message=message))
+    if faults:
+        raise invalid(resource, obj["metadata"]["name"], faults)
+
+
+def _check_match_conditions(resource: ApiResource, obj: Object) -> None:
+    faults = []
+    for number, webhook in enumerate(obj.get("webhooks") or ()):
+        conditions = webhook.get("matchConditions") or ()
+        path = f"webhooks[{number}].matchConditions"
+        if len(conditions) > _CONDITIONS_MOST:
+            message = f"Too many: {len(conditions)}: must have at most {_CONDITIONS_MOST} items"
+            faults.append(FieldFault(field=path, message=message, reason="FieldValueTooMany"))
+            continue
+        for at, condition in enumerate(conditions):
+            text = condition["expression"]
+            try:
+                compiled(text)
+            except ValueError as error:
+                message = f'Invalid value: "{text}": compilation failed: {error}'
+                faults.append(FieldFault(field=f"{path}[{at}].expression", message=message))
     if faults:
         raise invalid(resource, obj["metadata"]["name"], faults)
 

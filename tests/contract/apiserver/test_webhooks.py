@@ -181,6 +181,101 @@ async def test_a_webhook_that_fails_counts_by_its_policy(
         assert answer.body.get("reason") == ("InternalError" if status == 500 else None)
 
 
+CONDITIONS = [
+    {
+        "name": "marked",
+        "expression": "has(object.metadata.annotations) &&"
+        " 'call' in object.metadata.annotations || object.metadata.name == 'x'",
+    },
+    {
+        "name": "by-a-person",
+        "expression": "request.operation == 'CREATE' && request.userInfo.username != 'robot'"
+        " && request.resource.resource == 'configmaps' && oldObject == null",
+    },
+]
+
+
+async def test_a_webhook_is_called_where_all_of_its_match_conditions_hold(
+    side: Side, tmp_path: Path
+) -> None:
+    told = {"matchConditions": CONDITIONS}
+    async with hooked(side, tmp_path, {"allowed": False}, kind="validating", **told) as hook:
+        assert (await hook.create("a")).status == 201
+        assert hook.asked == []
+        marked = {"metadata": {"name": "b", "annotations": {"call": ""}}}
+        assert (await side.request("POST", hook.maps, marked)).status == 400
+        assert [request["name"] for request in hook.asked] == ["b"]
+
+
+async def test_match_conditions_of_a_webhook_are_for_what_those_before_it_left(
+    side: Side, tmp_path: Path
+) -> None:
+    patch = [{"op": "add", "path": "/data/added", "value": "x"}]
+    response = {
+        "patchType": "JSONPatch",
+        "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
+    }
+    unchanged = {
+        "name": "unchanged",
+        "expression": "object.metadata.name == 'x' || !('added' in object.data)",
+    }
+    async with hooked(side, tmp_path, response, kind="mutating") as hook:
+        path = f"{REGISTRATION}/mutatingwebhookconfigurations/{hook.namespace}"
+        (webhook,) = (await side.request("GET", path)).body["webhooks"]
+        second = {**webhook, "name": "second.example.com", "matchConditions": [unchanged]}
+        change = {"webhooks": [webhook, second]}
+        assert (await side.request("PATCH", path, change)).status == 200
+
+        async def is_registered() -> bool:
+            hook.asked.clear()
+            trial = {"metadata": {"name": "x"}, "data": {"k": "v"}}
+            await side.request("POST", f"{hook.maps}?dryRun=All", trial)
+            return len(hook.asked) == 2
+
+        await until(is_registered, deadline_s=30.0, describe="both webhooks are asked")
+        hook.asked.clear()
+        created = await hook.create("a")
+        assert created.status == 201
+        assert len(hook.asked) == 1
+
+
+@pytest.mark.parametrize(("policy", "status"), [("Fail", 403), ("Ignore", 201)])
+async def test_a_match_condition_without_a_value_counts_by_the_policy_of_failures(
+    side: Side, tmp_path: Path, policy: str, status: int
+) -> None:
+    broken = {
+        "name": "broken",
+        "expression": "object.metadata.name == 'x' || object.metadata.labels['no'] == 'yes'",
+    }
+    told = {"failurePolicy": policy, "matchConditions": [broken]}
+    async with hooked(side, tmp_path, {}, kind="validating", **told) as hook:
+        answer = await hook.create("a", other="label")
+        assert (answer.status, hook.asked) == (status, [])
+        if status == 403:
+            assert answer.body["reason"] == "Forbidden"
+            assert answer.body["message"].startswith('configmaps "a" is forbidden: ')
+
+
+@pytest.mark.parametrize(
+    ("conditions", "field"),
+    [
+        ([{"name": "a", "expression": "1 +"}], "webhooks[0].matchConditions[0].expression"),
+        (
+            [{"name": f"n{number}", "expression": "true"} for number in range(65)],
+            "webhooks[0].matchConditions",
+        ),
+    ],
+)
+async def test_match_conditions_that_are_none_are_refused(
+    side: Side, conditions: list[dict[str, str]], field: str
+) -> None:
+    hook = registered({"url": "https://127.0.0.1:1/review"}, "nowhere")
+    body = {"metadata": {"name": "x"}, "webhooks": [{**hook, "matchConditions": conditions}]}
+    refused = await side.request("POST", f"{REGISTRATION}/validatingwebhookconfigurations", body)
+    assert refused.status == 422
+    assert [cause["field"] for cause in refused.body["details"]["causes"]] == [field]
+
+
 async def test_nobody_is_served_without_credentials(side: Side) -> None:
     wrong = {"Authorization": "Bearer nobody"}
     refused = await side.request("GET", "/api/v1/pods", headers=wrong)
