@@ -4,6 +4,8 @@ Called native here, because Volcano's kind has the same name. A pod names its gr
 `spec.schedulingGroup.podGroupName`. The view has what scheduling reads of it.
 """
 
+from msgspec import field
+
 from shared.api.base import View
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroupCondition
@@ -34,12 +36,27 @@ class PodGroupSchedulingConstraints(View, frozen=True, kw_only=True):
     topology: tuple[TopologyConstraint, ...] = ()
 
 
+class AllDisruptionMode(View, frozen=True, kw_only=True):
+    """All pods of a group are disrupted together or none is."""
+
+
+class DisruptionMode(View, frozen=True, kw_only=True):
+    """How the pods of a group may be disrupted; without `all` each by itself."""
+
+    together: AllDisruptionMode | None = field(default=None, name="all")
+
+
 class NativePodGroupSpec(View, frozen=True, kw_only=True):
     """Spec of a native PodGroup."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    disruption_mode: DisruptionMode = DisruptionMode()
     priority_class_name: str = ""
+    priority: int | None = None
+    """Of its class when it was created, by the API server's admission."""
+    preemption_policy: str = ""
+    """`Never`, or `PreemptLowerPriority`, which is the default."""
 
 
 class NativePodGroupStatus(View, frozen=True, kw_only=True):

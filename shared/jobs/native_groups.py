@@ -49,13 +49,24 @@ class NativeTerms(msgspec.Struct, frozen=True, kw_only=True):
     """As it shows them, by type."""
     domain_key: str = ""
     """Label of which all nodes of its pods must have one value; empty: none."""
+    disrupted_together: bool = False
+    """Whether evictions take all of its pods or none."""
+    preempts: bool = True
+    """Whether others are evicted for it."""
+    priority: int | None = None
+    """In place of that of its class, unless None."""
 
 
 def terms_of(group: NativePodGroup) -> NativeTerms:
     """Return the terms of a native PodGroup; the API server allows one topology constraint."""
-    topology = group.spec.scheduling_constraints.topology
+    spec = group.spec
+    topology = spec.scheduling_constraints.topology
     return NativeTerms(
-        conditions=shown_conditions(group), domain_key=topology[0].key if topology else ""
+        conditions=shown_conditions(group),
+        domain_key=topology[0].key if topology else "",
+        disrupted_together=spec.disruption_mode.together is not None,
+        preempts=spec.preemption_policy != "Never",
+        priority=spec.priority,
     )
 
 

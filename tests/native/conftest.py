@@ -26,7 +26,7 @@ async def control_plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
 
 
 PREEMPTING = """
-actions: "enqueue, allocate, preempt, backfill"
+actions: "enqueue, allocate, preempt, gangpreempt, backfill"
 tiers:
 - plugins: [{name: priority}, {name: gang}, {name: conformance}]
 - plugins: [{name: predicates}, {name: nodeorder}]

@@ -147,15 +147,37 @@ async def test_a_gang_with_a_topology_key_is_placed_in_one_domain(groups: Groups
     assert {nodes["g-0"], nodes["g-1"]} == {"node-0", "node-1"} - {taken}
 
 
+async def classes(api: Api, namespace: str) -> tuple[Object, Object]:
+    """Create two priority classes; return the part of a spec that names the low and the high."""
+    for name, value in (("unimportant", 10), ("important", 1000)):
+        body = {"metadata": {"name": f"{namespace}-{name}"}, "value": value}
+        await api.create("priorityclasses", body)
+    low, high = f"{namespace}-unimportant", f"{namespace}-important"
+    return {"priorityClassName": low}, {"priorityClassName": high}
+
+
+async def test_a_group_that_is_disrupted_together_makes_room_as_a_whole(
+    api: Api, namespace: str, preempting: Fleet
+) -> None:
+    groups = Groups(api, namespace, preempting)
+    low, high = await classes(api, namespace)
+    await groups.group("low", min_count=2, disruptionMode={"all": {}}, **low)
+    await groups.pods("low", 4, cpu="2", **low)
+    await groups.placed(4)
+    await groups.group("high", min_count=1, **high)
+    await groups.pods("high", 1, cpu="2", **high)
+
+    async def alone() -> bool:
+        return set(await groups.nodes()) == {"high-0"}
+
+    await until(alone, describe=preempting.logs)
+
+
 async def test_an_important_gang_gets_the_places_of_pods_beyond_another_ones_minimum(
     api: Api, namespace: str, preempting: Fleet
 ) -> None:
     groups = Groups(api, namespace, preempting)
-    for name, value in (("unimportant", 10), ("important", 1000)):
-        body = {"metadata": {"name": f"{namespace}-{name}"}, "value": value}
-        await api.create("priorityclasses", body)
-    low = {"priorityClassName": f"{namespace}-unimportant"}
-    high = {"priorityClassName": f"{namespace}-important"}
+    low, high = await classes(api, namespace)
     await groups.group("low", min_count=2, **low)
     await groups.pods("low", 4, cpu="2", **low)
     await groups.placed(4)

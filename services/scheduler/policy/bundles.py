@@ -14,7 +14,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.jobs.subjobs import SubJob
 from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.engine.tasks.task import Task
-from shared.model.status import READY
+from shared.model.status import HOLDS_RESOURCES, READY
 
 
 class Bundle(NamedTuple):
@@ -58,11 +58,14 @@ def total(tasks: Iterable[Task]) -> IntArray:
 def bundles(job: Job, tasks: Collection[Task]) -> list[Bundle]:
     """Return the bundles of some of a job's running tasks: the surplus, and the rest.
 
-    If a job has less than its minimum, all of its tasks are surplus.
+    If a job has less than its minimum, all of its tasks are surplus. One that is disrupted together
+    has one bundle, with all of its tasks.
     """
-    if not tasks:
+    if not tasks or (job.disrupted_together and not is_whole(job, {task.uid for task in tasks})):
         return []
     ordered = sorted(tasks, key=lambda task: (task.priority, job.eviction_cost(task), task.uid))
+    if job.disrupted_together:
+        return [Bundle(whole=True, job=job, tasks=ordered)]
     slack = _Slack(job)
     if slack.tasks < 0:
         return [Bundle(whole=False, job=job, tasks=ordered)]
@@ -72,6 +75,16 @@ def bundles(job: Job, tasks: Collection[Task]) -> list[Bundle]:
         (spared if slack.spend(task) else rest).append(task)
     found = (Bundle(whole=False, job=job, tasks=spared), Bundle(whole=True, job=job, tasks=rest))
     return [bundle for bundle in found if bundle.tasks]
+
+
+def is_whole(job: Job, uids: Collection[str]) -> bool:
+    """Tell whether all tasks of a job that hold resources are among these."""
+    return all(
+        task.uid in uids
+        for status, tasks in enumerate(job.by_status)
+        if HOLDS_RESOURCES[status]
+        for task in tasks.values()
+    )
 
 
 def permitted(found: Iterable[Bundle], uids: Collection[str]) -> list[Bundle]:

@@ -109,7 +109,7 @@ class Jobs:
         job.owner_job = meta.owner_job
         job.controller = meta.controller
         job.priority_class = spec.priority_class_name
-        job.priority = self._priority(spec.priority_class_name)
+        job.priority = self._priority(job)
         job.set_minima(spec.min_member, spec.min_task_member)
         job.min_resources = minimum
         job.beyond = () if minimum is None else self._dimensions.beyond(minimum, AMOUNT_MAX)
@@ -239,15 +239,17 @@ class Jobs:
         self._priorities.pop(name, None)
         self._priorities_changed()
 
-    def _priority(self, class_name: str) -> int:
-        found = self._priorities.get(class_name)
+    def _priority(self, job: Job) -> int:
+        if job.native is not None and job.native.priority is not None:
+            return job.native.priority
+        found = self._priorities.get(job.priority_class)
         return found.value if found else self._default_priority
 
     def _priorities_changed(self) -> None:
         defaults = [c.value for c in self._priorities.values() if c.global_default]
         self._default_priority = max(defaults, default=0)
         for job in self._by_key.values():
-            job.priority = self._priority(job.priority_class)
+            job.priority = self._priority(job)
         self.activate_all()
 
     # --- queries of sessions -----------------------------------------------------------------

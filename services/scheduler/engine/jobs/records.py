@@ -282,6 +282,16 @@ class Job:
         return self.native.domain_key if self.native is not None else ""
 
     @property
+    def disrupted_together(self) -> bool:
+        """Whether evictions take all of its tasks or none."""
+        return self.native is not None and self.native.disrupted_together
+
+    @property
+    def preempts(self) -> bool:
+        """Whether tasks of others are evicted for it, as far as its PodGroup says."""
+        return self.native is None or self.native.preempts
+
+    @property
     def counters(self) -> tuple[int, int, int]:
         """Running, succeeded and failed tasks as its PodGroup shows them; a native one does not."""
         if self.native is not None:

@@ -25,7 +25,8 @@ def starving_jobs(session: Session) -> list[Job]:
     """Return the valid jobs outside of phase Pending that may preempt others (SS07).
 
     A job that a plugin holds back is excluded: it would evict for resources that it may not use
-    yet. So is one whose pods share a domain: no eviction keeps to it.
+    yet. So are one whose PodGroup does not preempt, and one whose pods share a domain: no eviction
+    keeps to it.
     """
     hooks = session.hooks
     starving = []
@@ -33,6 +34,7 @@ def starving_jobs(session: Session) -> list[Job]:
         if (
             not job.is_pending
             and not job.domain_key
+            and job.preempts
             and not session.exclusions.has(job)
             and job.key not in session.start_blocked
         ):
@@ -71,12 +73,22 @@ def placeable_tasks(session: Session, job: Job) -> list[Task]:
 def tasks_on_node(session: Session, column: int, is_wanted: Callable[[Task], bool]) -> list[Task]:
     """Return the tasks on a node that `is_wanted` accepts, least important first.
 
+    Without those of groups that are disrupted together: preempt and reclaim evict single tasks.
     Plugins that allow only some of a job's tasks as victims take the first ones of this list.
     """
     name = session.cluster_state.nodes.name(column)
     there = session.cluster_state.nodes.tasks_on(name)
-    found = [task for task in there if not task.backoff_reason and is_wanted(task)]
+    found = [
+        task
+        for task in there
+        if not task.backoff_reason and is_wanted(task) and not _goes_with_its_group(session, task)
+    ]
     return sorted(found, key=session.victim_key, reverse=True)
+
+
+def _goes_with_its_group(session: Session, task: Task) -> bool:
+    job = session.job_of(task)
+    return job is not None and job.disrupted_together
 
 
 def room_after(
@@ -201,18 +213,26 @@ def reprieve(
 ) -> list[Evicted]:
     """Reprieve victims, most important first, as long as the preemptor still fits.
 
-    `evicted` is in the order of evictions; returns the victims that are evicted after all. If they
+    Tasks of a group that is disrupted together are reprieved together. `evicted` is in the order of
+    evictions; returns the victims that are evicted after all. If they
     were evicted `until_it_fitted`, the last one is needed, and so is each equal one.
     """
     if until_it_fitted and len({change.task.task_class.id for change in evicted}) <= 1:
         return list(evicted)
-    gone = []
+    units: dict[str, list[Evicted]] = {}
     for change in reversed(evicted):
-        session.reprieve(change)
+        task = change.task
+        unit = task.job_key if _goes_with_its_group(session, task) else task.uid
+        units.setdefault(unit, []).append(change)
+    gone = []
+    for changes in units.values():
+        for change in changes:
+            session.reprieve(change)
         if not fits():
-            gone.append(
+            gone += [
                 session.evict(change.task, reason=change.reason, preemptor=change.preemptor)
-            )
+                for change in changes
+            ]
     return gone
 
 

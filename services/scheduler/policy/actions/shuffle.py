@@ -3,6 +3,7 @@
 from pumice.plugins import Arguments
 from pumice.plugins.points import Points
 from services.scheduler.engine.session.session import Session
+from services.scheduler.policy.bundles import is_whole
 from shared.model.status import TaskStatus
 
 
@@ -19,6 +20,10 @@ def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - i
         if not task.backoff_reason
     ]
     position = session.journal.position
-    for task in session.hooks.victim_tasks(running):
-        session.evict(task, reason="shuffle")
+    named = session.hooks.victim_tasks(running)
+    uids = {task.uid for task in named}
+    for task in named:
+        job = session.job_of(task)
+        if job is None or not job.disrupted_together or is_whole(job, uids):
+            session.evict(task, reason="shuffle")
     session.commit_evictions(position)
