@@ -7,6 +7,7 @@ Called native here, because Volcano's kind has the same name. A pod names its gr
 from msgspec import field
 
 from shared.api.base import View
+from shared.api.core import PodResourceClaim, PodResourceClaimStatus
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroupCondition
 
@@ -52,6 +53,8 @@ class NativePodGroupSpec(View, frozen=True, kw_only=True):
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
     disruption_mode: DisruptionMode = DisruptionMode()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    """Claims for devices that its pods share."""
     priority_class_name: str = ""
     priority: int | None = None
     """Of its class when it was created, by the API server's admission."""
@@ -63,6 +66,7 @@ class NativePodGroupStatus(View, frozen=True, kw_only=True):
     """Status of a native PodGroup."""
 
     conditions: tuple[PodGroupCondition, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class NativePodGroup(View, frozen=True, kw_only=True):

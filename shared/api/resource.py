@@ -148,12 +148,17 @@ class AllocationResult(View, frozen=True, kw_only=True):
 
 
 class ConsumerReference(View, frozen=True, kw_only=True):
-    """An object that may use a claim: a pod, as a rule."""
+    """An object that may use a claim: a pod, or a native PodGroup for all of its pods."""
 
     api_group: str = ""
     resource: str = ""
     name: str = ""
     uid: str = ""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is a PodGroup."""
+        return self.resource == "podgroups"
 
 
 class DeviceCondition(View, frozen=True, kw_only=True):
@@ -181,6 +186,20 @@ class ResourceClaimStatus(View, frozen=True, kw_only=True):
     allocation: AllocationResult | None = None
     reserved_for: tuple[ConsumerReference, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+    @property
+    def users(self) -> set[str]:
+        """Return the uids of those that may use the claim."""
+        return {one.uid for one in self.reserved_for}
+
+    @property
+    def groups(self) -> set[str]:
+        """Return the names of the PodGroups whose pods may use the claim."""
+        return {one.name for one in self.reserved_for if one.is_group}
+
+    def admits(self, pod_uid: str, podgroup: str) -> bool:
+        """Tell whether a pod may use the claim, by itself or with its PodGroup of a key."""
+        return pod_uid in self.users or podgroup.rpartition("/")[2] in self.groups
 
     def unmet(self, allocation: AllocationResult) -> tuple[str, ...]:
         """Return which binding conditions of its devices are not true, as `device: condition`."""
@@ -222,6 +241,13 @@ class ResourceClaim(View, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def is_of_group(self) -> bool:
+        """Whether all pods of a PodGroup of Kubernetes count as one user."""
+        owner = self.metadata.controller
+        made_for_group = owner is not None and owner.kind == "PodGroup"
+        return made_for_group or bool(self.status.groups)
 
 
 class DeviceClassSpec(View, frozen=True, kw_only=True):

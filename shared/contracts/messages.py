@@ -124,6 +124,10 @@ class DeviceUse(
     """Whether the claim was allocated already: then only the pod is added to its users."""
     to_prepare: bool = False
     """Whether devices have binding conditions: the pod is bound when their driver has met them."""
+    group: str = ""
+    """Name of the native PodGroup that the claim is reserved for in place of the pod; empty: none.
+    """
+    group_uid: Uid = ""
 
 
 class Bind(

@@ -55,6 +55,8 @@ class NativeTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Whether others are evicted for it."""
     priority: int | None = None
     """In place of that of its class, unless None."""
+    claims: frozenset[str] = frozenset()
+    """Keys of the ResourceClaims that are reserved for the group in place of its pods."""
 
 
 def terms_of(group: NativePodGroup) -> NativeTerms:
@@ -67,7 +69,16 @@ def terms_of(group: NativePodGroup) -> NativeTerms:
         disrupted_together=spec.disruption_mode.together is not None,
         preempts=spec.preemption_policy != "Never",
         priority=spec.priority,
+        claims=frozenset(_claims(group)),
     )
+
+
+def _claims(group: NativePodGroup) -> Iterator[str]:
+    """Yield the keys of a group's ResourceClaims that exist, also those made of templates."""
+    made = {each.name: each.resource_claim_name for each in group.status.resource_claim_statuses}
+    for claim in group.spec.resource_claims:
+        if name := claim.resource_claim_name or made.get(claim.name):
+            yield f"{group.metadata.namespace}/{name}"
 
 
 def as_podgroup(group: NativePodGroup, *, queue: str = DEFAULT_QUEUE) -> PodGroup:

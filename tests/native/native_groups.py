@@ -10,7 +10,10 @@ from tests.support.goprograms import next_kubernetes
 from tests.support.stack import real_plane
 
 GROUP = "/apis/scheduling.k8s.io/v1beta1"
-GATES = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+GATES = (
+    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,"
+    "DRAWorkloadResourceClaims=true,PodGroupPreemptionPolicy=true"
+)
 JOB_GATES = f"{GATES},WorkloadWithJob=true"
 SERVED = (
     "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",

@@ -9,6 +9,7 @@ from tests.support import world
 from tests.support.api import Api
 from tests.support.fleet import Fleet
 from tests.support.wait import until
+from tests.unit.scheduler.devices import device_class, request, slice_of, spec_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -145,6 +146,49 @@ async def test_a_gang_with_a_topology_key_is_placed_in_one_domain(groups: Groups
     await groups.pods("g", 2, cpu="2")
     nodes = await groups.placed(3)
     assert {nodes["g-0"], nodes["g-1"]} == {"node-0", "node-1"} - {taken}
+
+
+async def test_pods_of_a_group_share_its_claim_for_a_device(
+    groups: Groups, api: Api, namespace: str
+) -> None:
+    offered = one_device(namespace)
+    for kind, body in offered.items():
+        await api.create(kind, body)
+    spec = spec_of(request(device_class=namespace))
+    template = {"metadata": {"name": "one"}, "spec": {"spec": spec}}
+    await api.create("resourceclaimtemplates", template, namespace)
+    shared = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
+    await groups.group("g", min_count=3, **shared)
+    await groups.pods("g", 3, **shared)
+    assert set((await groups.placed(3)).values()) == {"node-0"}
+    (claim,) = await api.items("resourceclaims", namespace)
+    (user,) = claim["status"]["reservedFor"]
+    assert (user["apiGroup"], user["resource"]) == ("scheduling.k8s.io", "podgroups")
+    assert user["name"] == "g"
+    for kind, body in offered.items():
+        await api.delete(kind, "", body["metadata"]["name"])
+
+
+def one_device(name: str) -> dict[str, Object]:
+    """Return a class of devices, and what offers one of it on a node."""
+    return {
+        "deviceclasses": device_class(name, f'device.driver == "{name}.example.com"'),
+        "resourceslices": slice_of(name, ["d0"], node="node-0", driver=f"{name}.example.com"),
+    }
+
+
+async def test_a_gang_that_does_not_preempt_waits(
+    api: Api, namespace: str, preempting: Fleet
+) -> None:
+    groups = Groups(api, namespace, preempting)
+    low, high = await classes(api, namespace)
+    await groups.group("low", min_count=1, **low)
+    await groups.pods("low", 4, cpu="2", **low)
+    await groups.placed(4)
+    await groups.group("high", min_count=1, preemptionPolicy="Never", **high)
+    await groups.pods("high", 1, cpu="2", **high)
+    await groups.condition("high", "PodGroupInitiallyScheduled", status="False")
+    assert len(await groups.nodes()) == 4
 
 
 async def classes(api: Api, namespace: str) -> tuple[Object, Object]:

@@ -71,10 +71,10 @@ def reserve_step(item: Bind, use: DeviceUse, claim: ResourceClaim, *, now: float
         desired["allocation"] = msgspec.json.decode(use.allocation) | written
     elif not _is_as_decided(use, status.allocation):
         return Unusable(f"resource claim {use.claim} has got other devices")
-    if all(user.uid != item.uid for user in status.reserved_for):
+    mine = _user(item, use)
+    if mine["uid"] not in status.users:
         if len(status.reserved_for) >= RESERVED_MAX:
             return Unusable(f"resource claim {use.claim} is used by {RESERVED_MAX} pods")
-        mine = {"resource": "pods", "name": split_key(item.pod)[1], "uid": item.uid}
         desired["reservedFor"] = [*_users(claim), mine]
     return ClaimWrite({"status": desired}) if desired else ClaimReady()
 
@@ -105,7 +105,8 @@ def release_step(
 ) -> ClaimReady | ClaimWrite:
     """Return what is to be taken back from a claim when its pod was not bound.
 
-    An allocation that could not be prepared goes whichever bind it was made for.
+    An allocation that could not be prepared goes whichever bind it was made for. What is reserved
+    for a PodGroup stays, since other pods of it may use it: its deletion ends it.
     """
     status = claim.status
     if claim.metadata.uid != use.uid or status.allocation is None:
@@ -119,6 +120,14 @@ def release_step(
     if not others and (made_here or unusable):
         desired |= {"allocation": None} | ({"devices": None} if status.devices else {})
     return ClaimWrite({"status": desired}) if desired else ClaimReady()
+
+
+def _user(item: Bind, use: DeviceUse) -> dict[str, str]:
+    """Return whom a claim is reserved for: the pod, or its PodGroup (KEP-5729)."""
+    if use.group:
+        group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups"}
+        return {**group, "name": use.group, "uid": use.group_uid}
+    return {"resource": "pods", "name": split_key(item.pod)[1], "uid": item.uid}
 
 
 def _is_as_decided(use: DeviceUse, found: AllocationResult) -> bool:

@@ -32,9 +32,15 @@ MINE = {"resource": "pods", "name": "p", "uid": "pod"}
 THEIRS = {"resource": "pods", "name": "q", "uid": "other"}
 
 
-def use(*, allocated: bool = False) -> DeviceUse:
+GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "ug"}
+
+
+def use(*, allocated: bool = False, **more: str) -> DeviceUse:
     said = msgspec.Raw(msgspec.json.encode(ALLOCATION))
-    return DeviceUse(claim="ns/c", uid="u", allocation=said, allocated=allocated)
+    return DeviceUse(claim="ns/c", uid="u", allocation=said, allocated=allocated, **more)
+
+
+OF_GROUP = use(group="g", group_uid="ug")
 
 
 NOW = 1_767_225_600.0
@@ -87,6 +93,13 @@ def claim(
             id="allocated-before",
         ),
         pytest.param(use(), claim(MINE, allocation=ALLOCATION), ClaimReady(), id="done"),
+        pytest.param(
+            OF_GROUP,
+            claim(),
+            ClaimWrite({"status": {"allocation": WRITTEN, "reservedFor": [GROUP]}}),
+            id="of-a-group",
+        ),
+        pytest.param(OF_GROUP, claim(GROUP, allocation=ALLOCATION), ClaimReady(), id="group-done"),
     ],
 )
 def test_a_claim_is_taken_to_where_its_pod_can_be_bound(given, seen, step):
@@ -147,6 +160,7 @@ def test_a_claim_that_is_not_as_it_was_decided_on_fails_the_bind(given, seen, me
         pytest.param(use(), claim(MINE, uid="v", allocation=OTHER), ClaimReady(), id="another"),
         pytest.param(use(), claim(THEIRS, allocation=OTHER), ClaimReady(), id="others"),
         pytest.param(use(), claim(), ClaimReady(), id="nothing-written"),
+        pytest.param(OF_GROUP, claim(GROUP, allocation=ALLOCATION), ClaimReady(), id="of-a-group"),
     ],
 )
 def test_a_bind_that_came_to_nothing_takes_back_what_it_wrote(given, seen, step):

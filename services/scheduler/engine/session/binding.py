@@ -35,10 +35,11 @@ def claims_of(hooks: Combined, task: Task) -> tuple[ClaimUse, ...]:
     return tuple(ClaimUse(**asdict(use)) for use in hooks.claims(task))
 
 
-def devices_of(hooks: Combined, task: Task) -> tuple[DeviceUse, ...]:
+def devices_of(hooks: Combined, job: Job, task: Task) -> tuple[DeviceUse, ...]:
     """Return the ResourceClaims of a task, with their allocations."""
     if not task.task_class.device_claims:
         return ()
+    of_group = job.native.claims if job.native is not None else ()
     return tuple(
         DeviceUse(
             claim=use.claim,
@@ -46,6 +47,8 @@ def devices_of(hooks: Combined, task: Task) -> tuple[DeviceUse, ...]:
             allocation=Raw(use.allocation),
             allocated=use.allocated,
             to_prepare=use.to_prepare,
+            group=job.name if use.claim in of_group else "",
+            group_uid=job.uid if use.claim in of_group else "",
         )
         for use in hooks.devices(task)
     )

@@ -314,7 +314,7 @@ class Session(ClusterView):
                 owner_job=task.owner_job,
                 annotations=annotated(task),
                 claims=claims_of(self.hooks, task),
-                devices=devices_of(self.hooks, task),
+                devices=devices_of(self.hooks, job, task),
             )
             for task in tasks
         ]

@@ -288,9 +288,10 @@ class Devices(PolicyState):
         return self._decided[key].allocation if key in self._decided else None
 
     def reserved(self, key: str) -> set[str]:
-        """Return the uids of the pods that may use a claim, or were placed to use it."""
-        reserved_uids = {one.uid for one in self.claims[key].status.reserved_for}
-        return reserved_uids | self._on_nodes.nodes(key).keys()
+        """Return the uids of those that may use a claim, or were placed to use it."""
+        claim = self.claims[key]
+        placed = set[str]() if claim.is_of_group else self._on_nodes.nodes(key).keys()
+        return claim.status.users | placed
 
     @override
     def lacking(self, task: Task) -> str:
@@ -309,7 +310,7 @@ class Devices(PolicyState):
         """Return the devices reserved for a task that their drivers have not prepared yet."""
         for key in task.task_class.device_claims:
             status = self.claims[key].status if key in self.claims else ResourceClaimStatus()
-            if status.allocation is None or task.uid not in {u.uid for u in status.reserved_for}:
+            if status.allocation is None or not status.admits(task.uid, task.job_key):
                 continue
             if unmet := status.unmet(status.allocation):
                 return f"devices of resource claim {key} have to be prepared ({', '.join(unmet)})"
@@ -392,13 +393,13 @@ class Devices(PolicyState):
                 self.fits.note(device)
 
     def _is_given_up(self, key: str) -> bool:
-        if self._on_nodes.staying(key):
+        status = self.claims[key].status
+        if status.groups or self._on_nodes.staying(key):
             return False
         leaving = self._on_nodes.leaving(key)
-        reserved = {one.uid for one in self.claims[key].status.reserved_for}
-        if not reserved:
+        if not status.users:
             return bool(leaving)
-        return not any(self._may_use(uid) for uid in reserved - leaving)
+        return not any(self._may_use(uid) for uid in status.users - leaving)
 
     def _may_use(self, uid: str) -> bool:
         task = self.users.get(uid)
