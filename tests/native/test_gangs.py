@@ -185,7 +185,11 @@ async def test_a_gang_that_does_not_preempt_waits(
     await groups.group("low", min_count=1, **low)
     await groups.pods("low", 4, cpu="2", **low)
     await groups.placed(4)
-    await groups.group("high", min_count=1, preemptionPolicy="Never", **high)
+    never = {"preemptionPolicy": "Never"}
+    modest = {"metadata": {"name": f"{namespace}-modest"}, "value": 1000, **never}
+    await api.create("priorityclasses", modest)
+    # The default of the field is not that of the class, so that both have to say it.
+    await groups.group("high", min_count=1, priorityClassName=f"{namespace}-modest", **never)
     await groups.pods("high", 1, cpu="2", **high)
     await groups.condition("high", "PodGroupInitiallyScheduled", status="False")
     assert len(await groups.nodes()) == 4
