@@ -117,6 +117,10 @@ dra-check: go ## device claims beside the scheduler of Kubernetes, on drawn stat
 native-gangs-check: go ## gangs of Kubernetes 1.37 on its API server, and beside its scheduler on drawn states (builds them; needs Go)
 	@$(PY) -m tools.native_gangs_check
 
+.PHONY: karpenter-check
+karpenter-check: go parts ## Karpenter, unmodified, adds nodes for gangs on a real API server (builds it; needs Go)
+	@$(PY) -m tools.karpenter_check
+
 .PHONY: monitors-check
 monitors-check: go ## each alert of k8s/monitoring tried by promtool, and raised by its fault on a real cluster (builds Prometheus; needs Go)
 	@$(PY) -m tools.monitors_check
