@@ -5,11 +5,14 @@ and gangs that come one after the other. kube-scheduler places each; where it pl
 minimum, ours has to on the same state. A gang that ours alone places is counted apart: ours may
 look further, since kube-scheduler tries one order of pods. A state is drawn from its number:
 `python -m tools.native_gangs_check --first 17 --states 1` repeats one. Needs Go.
+
+Last drawn states of less important groups that run, and a gang that needs their places: where
+kube-scheduler evicts for it, ours has to, and neither takes a part of a group that is disrupted
+together.
 """
 
 import argparse
 import asyncio
-import itertools
 import sys
 import tempfile
 import time
@@ -23,7 +26,15 @@ from pumice.local.control_plane import ControlPlane
 from pumice.local.process import Process, ProcessSpec
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
-from tests.native.gang_states import NODE_CPU, NODES, RACK, DrawnGang, GangState, draw
+from tests.native.gang_states import (
+    NODE_CPU,
+    NODES,
+    RACK,
+    DrawnGang,
+    GangState,
+    draw,
+    draw_preemption,
+)
 from tests.native.native_groups import GATES, GROUP, member, native_plane, podgroup
 from tests.support import world
 from tests.support.api import Api, connect
@@ -38,6 +49,15 @@ tiers:
 - plugins: [{name: gang}]
 - plugins: [{name: predicates}, {name: nodeorder}]
 """
+PREEMPTIONS: Final = 40
+PREEMPTING: Final = """
+actions: "enqueue, allocate, gangpreempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: predicates}, {name: nodeorder}]
+"""
+LOW: Final = "unimportant"
+HIGH: Final = "important"
 _SETTLED_S: Final = 0.5
 """A verdict that stays for so long counts."""
 _DOUBT_S: Final = 5.0
@@ -54,6 +74,7 @@ class Check:
         self._api = api
         self.differences: list[str] = []
         self.whole = self.refused = self.ours_alone = self.fewer = 0
+        self.made_room = self.made_none = 0
 
     async def state(self, number: int) -> None:
         """Apply one state, have its gangs placed, and delete all pods."""
@@ -92,6 +113,67 @@ class Check:
         if theirs < len(pods):
             for pod in pods:
                 await self._delete_waiting(pod["metadata"]["name"])
+
+    async def preemption(self, number: int) -> None:
+        """Have both make room for a gang among groups that run, and delete all pods."""
+        drawn = draw_preemption(Random(number))  # noqa: S311 - a drawn state is no secret
+        for node in NODES:
+            await self._api.patch("nodes", "", node, {"spec": {"unschedulable": False}})
+        cluster = Cluster(PREEMPTING)
+        for node in await self._api.items("nodes"):
+            cluster.put(kinds.NODE, node)
+        together = {}
+        for at, victims in enumerate(drawn.groups):
+            name = f"p{number}-low{at}"
+            mode = {"disruptionMode": {"all": {}}} if victims.together else {}
+            await self._group(cluster, name, victims.min_count, LOW, **mode)
+            for pod, (cpu, node) in enumerate(victims.pods):
+                await self._member(cluster, f"{name}-{pod}", name, cpu, LOW, nodeName=node)
+            if victims.together:
+                together[name] = len(victims.pods)
+        await asyncio.sleep(_SETTLED_S)  # kube-scheduler tells nobody what it has read
+        name = f"p{number}-high"
+        await self._group(cluster, name, len(drawn.cpus), HIGH)
+        for pod, cpu in enumerate(drawn.cpus):
+            await self._member(cluster, f"{name}-{pod}", name, cpu, HIGH)
+        plan = cluster.decide()
+        ours = bool(plan.binds or plan.nominations)
+        theirs = await self._verdict(name, len(drawn.cpus), _DOUBT_S) == len(drawn.cpus)
+        self.made_room += theirs
+        self.made_none += not theirs
+        self._difference(theirs and not ours, name, "kube-scheduler alone makes room")
+        left = [pod["metadata"]["name"] for pod in await self._api.items("pods", NAMESPACE)]
+        gone = [eviction.pod.partition("/")[2] for eviction in plan.evictions]
+        for group, count in together.items():
+            evicted = sum(pod.startswith(f"{group}-") for pod in gone)
+            stay = sum(pod.startswith(f"{group}-") for pod in left)
+            self._difference(evicted not in {0, count}, group, f"ours evicts {evicted} of {count}")
+            self._difference(stay not in {0, count}, group, f"kube-scheduler leaves {stay}")
+        await self._api.request("DELETE", self._pods, {"gracePeriodSeconds": 0})
+
+    def _difference(self, is_one: bool, name: str, words: str) -> None:
+        if is_one:
+            self.differences.append(name)
+            print(f"{name}: {words}", flush=True)
+
+    async def _group(
+        self, cluster: Cluster, name: str, least: int, important: str, **spec: object
+    ) -> None:
+        """Create a group on the server and for ours, as admission leaves it."""
+        group = podgroup(name, min_count=least, priorityClassName=important, **spec)
+        path = f"{GROUP}/namespaces/{NAMESPACE}/podgroups"
+        cluster.put(kinds.NATIVEPODGROUP, await self._api.request("POST", path, group))
+
+    async def _member(
+        self, cluster: Cluster, name: str, group: str, cpu: int, important: str, **spec: object
+    ) -> None:
+        """Create a pod on the server and for ours."""
+        spec |= {"priorityClassName": important, "terminationGracePeriodSeconds": 0}
+        pod = world.pod(name, cpu=str(cpu), scheduler="", **member(group), **spec)
+        made = await self._api.create("pods", pod, NAMESPACE)
+        placed = {"phase": "Running" if "nodeName" in spec else "Pending"}
+        own = {**made["spec"], "schedulerName": "volcano"}
+        cluster.put(kinds.POD, {**made, "spec": own, "status": placed})
 
     def _compare(self, name: str, drawn: DrawnGang, theirs: int, ours: int) -> None:
         is_whole, is_ours = _is_whole(theirs, drawn), _is_whole(ours, drawn)
@@ -165,7 +247,7 @@ def _stored(document: Object) -> Object:
     return {**document, "metadata": meta}
 
 
-async def run(numbers: Iterable[int], directory: Path) -> Check:
+async def run(numbers: Iterable[int], preemptions: Iterable[int], directory: Path) -> Check:
     """Check states on a cluster of its own."""
     async with native_plane(directory) as plane, connect(plane.kubeconfig) as api:
         await world.add_nodes(api, len(NODES), cpu=str(NODE_CPU))
@@ -179,6 +261,10 @@ async def run(numbers: Iterable[int], directory: Path) -> Check:
             check = Check(api)
             for number in numbers:
                 await check.state(number)
+            for name, value in ((LOW, 10), (HIGH, 1000)):
+                await api.create("priorityclasses", {"metadata": {"name": name}, "value": value})
+            for number in preemptions:
+                await check.preemption(number)
             return check
         finally:
             await scheduler.stop(grace_s=2.0)
@@ -203,20 +289,28 @@ def main(words: list[str]) -> int:
     """Run tests and states, and print each difference; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=int, default=STATES, help="how many states are checked")
+    parser.add_argument(
+        "--preemptions", type=int, default=PREEMPTIONS, help="how many states with evictions"
+    )
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--no-tests", action="store_true", help="only the drawn states")
     options = parser.parse_args(words)
     if not options.no_tests and (code := suite.main(["native"])):
         return code
-    numbers = itertools.islice(itertools.count(options.first), options.states)
+    numbers = range(options.first, options.first + options.states)
+    preemptions = range(options.first, options.first + options.preemptions)
     with tempfile.TemporaryDirectory() as name:
-        check = asyncio.run(run(numbers, Path(name)))
+        check = asyncio.run(run(numbers, preemptions, Path(name)))
     print(
         f"{options.states} states, gangs: {check.whole} placed and {check.refused} refused by"
         f" kube-scheduler; {check.ours_alone} placed by ours alone, {check.fewer} with fewer pods"
-        f" beyond the minimum, {len(check.differences)} differences"
+        f" beyond the minimum"
     )
-    return 1 if check.differences or not (check.whole and check.refused) else 0
+    print(
+        f"{options.preemptions} states with evictions: {check.made_room} gangs got room from"
+        f" kube-scheduler and {check.made_none} none; {len(check.differences)} differences in all"
+    )
+    return 1 if check.differences else 0
 
 
 if __name__ == "__main__":

@@ -34,6 +34,45 @@ class GangState(msgspec.Struct, frozen=True, kw_only=True):
     gangs: tuple[DrawnGang, ...]
 
 
+class DrawnVictims(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that runs and is less important."""
+
+    min_count: int
+    together: bool
+    """Whether its pods are disrupted together."""
+    pods: tuple[tuple[int, str], ...]
+    """CPU and node of each."""
+
+
+class PreemptionState(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups that run, and an important gang that comes."""
+
+    groups: tuple[DrawnVictims, ...]
+    cpus: tuple[int, ...]
+    """What each pod of the gang requests."""
+
+
+def draw_preemption(rng: Random) -> PreemptionState:
+    """Draw groups that leave little room on the six nodes, and a gang of one to six pods."""
+    free = dict.fromkeys(NODES, NODE_CPU)
+    groups = []
+    for _ in range(rng.randint(2, 5)):
+        pods = []
+        for _ in range(rng.randint(1, 6)):
+            cpu = rng.randint(1, 5)
+            open_ = [node for node in NODES if free[node] >= cpu]
+            if open_:
+                node = rng.choice(open_)
+                free[node] -= cpu
+                pods.append((cpu, node))
+        if pods:
+            least = rng.randint(1, len(pods))
+            together = rng.random() < 0.6
+            groups.append(DrawnVictims(min_count=least, together=together, pods=tuple(pods)))
+    cpus = (rng.randint(2, NODE_CPU + 1),) * rng.randint(1, 6)
+    return PreemptionState(groups=tuple(groups), cpus=cpus)
+
+
 def draw(rng: Random) -> GangState:
     """Draw a state of six nodes and up to three gangs."""
     labels: dict[str, dict[str, str | None]] = {
