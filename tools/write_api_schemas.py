@@ -18,7 +18,7 @@ TARGET: Final = Path(__file__).parents[1] / "pumice/embedded/apiserver/builtin.j
 SERVED: Final = {
     "": (
         "pods nodes namespaces resourcequotas persistentvolumeclaims persistentvolumes services "
-        "configmaps secrets serviceaccounts events limitranges"
+        "configmaps secrets serviceaccounts events limitranges podtemplates"
     ),
     "apps": "replicasets statefulsets daemonsets",
     "batch": "jobs",

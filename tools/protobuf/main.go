@@ -31,6 +31,7 @@ var kinds = map[string][]any{
 	"v1": {
 		core.Binding{}, core.ConfigMap{}, core.Event{}, core.LimitRange{}, core.Namespace{},
 		core.Node{}, core.PersistentVolume{}, core.PersistentVolumeClaim{}, core.Pod{},
+		core.PodTemplate{},
 		core.ResourceQuota{}, core.Secret{}, core.Service{}, core.ServiceAccount{},
 		meta.DeleteOptions{},
 	},

@@ -21,6 +21,7 @@ UNSERVED: Final = frozenset(
 _GENERATION: Final = frozenset(
     (
         "pods",
+        "podtemplates",
         "replicasets",
         "statefulsets",
         "daemonsets",

@@ -138,9 +138,11 @@ def _pairs(path: str) -> Callable[[Object], str]:
     )
 
 
-def _of_containers(field: str) -> Callable[[Object], str]:
+def _of_containers(
+    field: str, path: str = ".spec.template.spec.containers"
+) -> Callable[[Object], str]:
     def cell(obj: Object) -> str:
-        containers = at_path(obj, ".spec.template.spec.containers") or ()
+        containers = at_path(obj, path) or ()
         return ",".join(str(container.get(field, "")) for container in containers)
 
     return cell
@@ -214,6 +216,8 @@ def class_name(obj: Object) -> str:
     return f"{name_of(obj)} (default)" if default else name_of(obj)
 
 
+WITHOUT_TIME: Final = frozenset(("podtemplates",))
+"""Kinds for which kube-apiserver shows no time."""
 WITH_TIME: Final = frozenset(("limitranges", "customresourcedefinitions", "roles", "clusterroles"))
 """Kinds for which kube-apiserver shows the time of creation in place of the age."""
 _SHORT_MODES: Final = {
@@ -333,6 +337,14 @@ BUILTIN: Final[dict[str, tuple[tuple[Column, ...], tuple[Column, ...]]]] = {
             ("Images", "string", 1, _of_containers("image")),
             ("Selector", "string", 1, _pairs(".spec.selector.matchLabels")),
         ),
+    ),
+    "podtemplates": (
+        (
+            ("Containers", "string", 0, _of_containers("name", ".template.spec.containers")),
+            ("Images", "string", 0, _of_containers("image", ".template.spec.containers")),
+            ("Pod Labels", "string", 0, _pairs(".template.metadata.labels")),
+        ),
+        (),
     ),
     "resourcequotas": (
         (

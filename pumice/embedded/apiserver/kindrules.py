@@ -28,6 +28,7 @@ RETURNS_DELETED: Final = frozenset(
         "serviceaccounts",
         "persistentvolumeclaims",
         "persistentvolumes",
+        "podtemplates",
         "resourcequotas",
         "storageclasses",
     )
@@ -114,11 +115,16 @@ def _share_fault(share: int | str) -> str:
 def _pod(obj: Object) -> None:
     if isinstance(obj.get("spec"), dict):
         podrules.default_spec(obj["spec"])
+        if obj["spec"].get("enableServiceLinks") is None:  # templates have no such default
+            obj["spec"]["enableServiceLinks"] = True
 
 
 def _workload(obj: Object) -> None:
-    spec = obj.get("spec") or {}
-    inner = (spec.get("template") or {}).get("spec")
+    _template(obj.get("spec") or {})
+
+
+def _template(owner: Object) -> None:
+    inner = (owner.get("template") or {}).get("spec")
     if isinstance(inner, dict):
         podrules.default_spec(inner)
 
@@ -213,6 +219,7 @@ def _event(obj: Object) -> None:
 
 _DEFAULTS: Final[dict[str, Callable[[Object], None]]] = {
     "pods": _pod,
+    "podtemplates": _template,
     "replicasets": _replicated,
     "statefulsets": _replicated,
     "daemonsets": _workload,

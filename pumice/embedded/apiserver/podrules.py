@@ -19,7 +19,6 @@ _SPEC: Final = {
     "terminationGracePeriodSeconds": 30,
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
-    "enableServiceLinks": True,
 }
 _CONTAINER: Final = {
     "terminationMessagePath": "/dev/termination-log",

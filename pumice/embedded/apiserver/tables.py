@@ -12,6 +12,7 @@ from pumice.embedded.apiserver.cells import (
     BUILTIN,
     CREATED,
     WITH_TIME,
+    WITHOUT_TIME,
     Column,
     at_path,
     class_name,
@@ -83,9 +84,10 @@ def _columns(api: ApiState, resource: ApiResource) -> list[Column]:
         return _of_events(api)
     if resource.plural in WITH_TIME:
         return [*own, ("Created At", "date", 0, value_at(CREATED))]
-    age = ("Age", "string", 0, _since(api, CREATED))
     before, after = BUILTIN.get(resource.plural, ((), ()))
-    return [*own, *before, age, *after]
+    if resource.plural in WITHOUT_TIME:
+        return [*own, *before, *after]
+    return [*own, *before, ("Age", "string", 0, _since(api, CREATED)), *after]
 
 
 def _since(api: ApiState, *paths: str) -> Callable[[Object], str]:
