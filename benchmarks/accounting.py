@@ -1,7 +1,8 @@
 """Accounting's database: rows per second, and the time of a report of a month.
 
-`python -m benchmarks.accounting [--rows N] [--database URL]`. The rows are written as the service
-writes them, in transactions of 500; SQLite makes each durable before the next.
+`python -m benchmarks.accounting [--rows N] [--copies N] [--database URL]`. The rows are written as
+the service writes them, in transactions of 500; SQLite makes each durable before the next. With
+copies, the database fills them by itself, and the rate is measured again with what it holds then.
 """
 
 import argparse
@@ -9,16 +10,19 @@ import asyncio
 import random
 import tempfile
 import time
+import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
 from services.accounting.adapters.database import engine_of
+from services.accounting.adapters.past_usage import SETTLED_S, UsageSums
 from services.accounting.adapters.reports import UsageReports
 from services.accounting.adapters.store import AccountingDatabase, StreamPosition
 from services.accounting.books.ledger import RowChanges
-from services.accounting.books.rows import DAY_S, Allocation, usage_of
-from shared.api.time import format_seconds
-from shared.api.usage_reports import UsageReportSpec
-from shared.runtime.clock import SystemClock
+from services.accounting.books.rows import DAY_S, Allocation, JobRow, usage_of
 from shared.runtime.values import Secret
 
 BATCH = 500
@@ -28,11 +32,16 @@ RUNNING = 20_000
 """Allocations that did not end, which a report adds one by one."""
 
 
+AGAIN = 100_000
+"""Rows that are written to the filled database."""
+UID = {"sqlite": "lower(hex(randomblob(16)))", "postgresql": "md5(random()::text)"}
+
+
 def allocation(number: int, drawn: random.Random, *, ends: bool) -> Allocation:
     started = drawn.random() * (MONTH_DAYS - 1) * DAY_S
     user = drawn.randrange(USERS)
     return Allocation(
-        pod_uid=f"00000000-0000-0000-0000-{number:012d}",
+        pod_uid=_uid(drawn),
         pod=f"train-worker-{number}",
         namespace=f"team-{user % NAMESPACES}",
         job=f"train-{number // 8}",
@@ -48,49 +57,115 @@ def allocation(number: int, drawn: random.Random, *, ends: bool) -> Allocation:
     )
 
 
-def changes(rows: list[Allocation]) -> RowChanges:
+def _uid(drawn: random.Random) -> str:
+    return str(uuid.UUID(int=drawn.getrandbits(128)))
+
+
+def job_of(first: Allocation, drawn: random.Random) -> JobRow:
+    """Return the job of an allocation, which waited for up to an hour."""
+    waited = drawn.random() * 3600
+    return JobRow(
+        uid=_uid(drawn),
+        namespace=first.namespace,
+        name=first.job,
+        kind="Job",
+        queue=first.queue,
+        user=first.user,
+        submitted=first.started - waited,
+        admitted=first.started - waited / 2,
+        started=first.started,
+        ended=first.ended,
+        phase="Running" if first.ended is None else "Completed",
+        min_member=8,
+        requested={"cpu": 32_000, "nvidia.com/gpu": 8_000},
+        waits={"admission": waited / 2, "placement": waited / 2},
+    )
+
+
+def changes(rows: list[Allocation], drawn: random.Random) -> RowChanges:
     usage: dict = {}
     for row in rows:
         for key, amount in usage_of(row):
             usage[key] = usage.get(key, 0.0) + amount
-    return RowChanges(allocations=rows, jobs=[], usage=usage)
+    jobs = [job_of(row, drawn) for row in rows[::8]]
+    return RowChanges(allocations=rows, jobs=jobs, usage=usage)
 
 
-async def measure(url: str, rows: int) -> None:
-    engine, drawn = engine_of(url, Secret()), random.Random(1)
-    store, reports = AccountingDatabase(engine), UsageReports(engine, clock=SystemClock())
-    await store.migrate()
+async def write(store: AccountingDatabase, numbers: range, drawn: random.Random) -> None:
     begun = time.perf_counter()
-    for first in range(0, rows, BATCH):
+    for first in range(numbers.start, numbers.stop, BATCH):
         batch = [
             allocation(number, drawn, ends=number >= RUNNING)
-            for number in range(first, min(first + BATCH, rows))
+            for number in range(first, min(first + BATCH, numbers.stop))
         ]
-        await store.write(changes(batch), StreamPosition(stream="EVENTS", sequence=first))
+        position = StreamPosition(stream="EVENTS", sequence=first)
+        await store.write(changes(batch, drawn), position)
     took_s = time.perf_counter() - begun
-    print(f"{rows:,} rows in {took_s:.1f} s: {rows / took_s:,.0f} rows/s")
-    for by in (("queue",), ("user",), ("queue", "user", "namespace"), ("day", "queue")):
+    print(f"{len(numbers):,} rows in {took_s:.1f} s: {len(numbers) / took_s:,.0f} rows/s")
+
+
+async def copy(engine: AsyncEngine, copies: int) -> None:
+    """Add copies of all rows that ended, and their part of the daily sums."""
+    begun = time.perf_counter()
+    uid = UID[engine.dialect.name]
+    for table, key in (("allocations", "pod_uid"), ("jobs", "uid")):
+        async with engine.begin() as connection:
+            await connection.execute(
+                text(f"create temporary table found as select * from {table} where ended > 0")
+            )
+            await connection.execute(text(f"update found set {key} = ''"))
+            columns = (await connection.execute(text("select * from found limit 1"))).keys()
+            named = ", ".join(f'"{name}"' for name in columns)
+            taken = ", ".join(uid if name == key else f'"{name}"' for name in columns)
+            for _ in range(copies):
+                await connection.execute(
+                    text(f"insert into {table} ({named}) select {taken} from found")
+                )
+            await connection.execute(text("drop table found"))
+    async with engine.begin() as connection:
+        sums = f"update usage_days set amount_seconds = amount_seconds * {copies + 1}"
+        await connection.execute(text(sums))
+        (held,) = (await connection.execute(text("select count(*) from allocations"))).one()
+    print(f"filled to {held:,} allocations in {time.perf_counter() - begun:.0f} s")
+
+
+async def read(engine: AsyncEngine) -> None:
+    """Time the sums of a month, and what is published each minute."""
+    reports, month_s = UsageReports(engine), MONTH_DAYS * DAY_S
+    groups: Sequence[list[str]] = (["queue"], ["user"], ["queue", "user", "namespace"])
+    for by in groups:
         begun = time.perf_counter()
-        spec = UsageReportSpec(
-            report="usage",
-            by=by,
-            since=format_seconds(0.0),
-            until=format_seconds(MONTH_DAYS * DAY_S),
-        )
-        found = (await reports.report(spec)).rows
+        found = await reports.usage(by, since_s=0.0, until_s=month_s)
         took_s = time.perf_counter() - begun
         print(f"usage of a month by {', '.join(by)}: {len(found):,} lines in {took_s:.2f} s")
+    sums = UsageSums(engine, 7 * DAY_S)
+    for name, at in (("after a start", month_s + SETTLED_S), ("then", month_s + SETTLED_S + 60)):
+        begun = time.perf_counter()
+        await sums.at(at)
+        print(f"decayed usage {name}: {time.perf_counter() - begun:.2f} s")
+
+
+async def measure(url: str, rows: int, copies: int) -> None:
+    engine, drawn = engine_of(url, Secret()), random.Random(1)
+    store = AccountingDatabase(engine)
+    await store.migrate()
+    await write(store, range(rows), drawn)
+    if copies:
+        await copy(engine, copies)
+        await write(store, range(rows, rows + AGAIN), drawn)
+    await read(engine)
     await engine.dispose()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--copies", type=int, default=0, help="of these rows, before the reports")
     parser.add_argument("--database", default="", help="URL; without it SQLite in a new folder")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         url = args.database or f"sqlite:///{Path(folder) / 'usage.db'}"
-        asyncio.run(measure(url, args.rows))
+        asyncio.run(measure(url, args.rows, args.copies))
 
 
 if __name__ == "__main__":

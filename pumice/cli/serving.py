@@ -147,7 +147,8 @@ def flags_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) 
         conf = existing(args.scheduler_conf, "--scheduler-conf").absolute()
         for warning in _check_configuration(conf):
             print(f"--scheduler-conf {conf}: {warning}", file=sys.stderr)
-        for service in routed.keys() & {"scheduler", "visibility"}:  # both decide by it
+        # Scheduler and visibility decide by it; accounting sums what its budgets need.
+        for service in routed.keys() & {"scheduler", "visibility", "accounting"}:
             routed[service] = (*routed[service], f"--scheduler-conf={conf}")
     if args.log_dir is not None:
         _check_writable(args.log_dir, "--log-dir")

@@ -22,6 +22,7 @@ from pumice.events.errors import (
 from pumice.events.server import Server, find
 from pumice.events.types import (
     CATALOGUE,
+    BudgetReached,
     ConfigurationRefused,
     Event,
     GangAdmitted,
@@ -36,6 +37,7 @@ from pumice.events.types import (
 
 __all__ = [
     "CATALOGUE",
+    "BudgetReached",
     "CloudEvent",
     "ClusterGone",
     "ConfigurationRefused",

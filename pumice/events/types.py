@@ -199,6 +199,35 @@ class QueueStateChanged(Event, frozen=True, kw_only=True, rename="camel"):
         return self.queue
 
 
+class BudgetReached(Event, frozen=True, kw_only=True, rename="camel"):
+    """Four fifths, or all, of a budget are used; once per period."""
+
+    topic: ClassVar[str] = "budget.reached"
+
+    queue: QueueName
+    budget: Annotated[str, Meta(description="name of the budget")]
+    user: Annotated[str, Meta(description="the user that it holds for by itself, if any")] = ""
+    namespace: Annotated[
+        str, Meta(description="the namespace that it holds for by itself, if any")
+    ] = ""
+    resource: Annotated[str, Meta(description="for example nvidia.com/gpu")] = ""
+    percent: Annotated[int, Meta(description="80: it warns; 100: it is used up")] = 0
+    used_hours: Annotated[float, Meta(description="amount times hours that are used")] = 0.0
+    amount_hours: Annotated[float, Meta(description="amount times hours of the budget")] = 0.0
+    begin: Annotated[str, Meta(description="begin of the period")] = ""
+    end: Annotated[str, Meta(description="end of the period")] = ""
+    used_up: Annotated[
+        str, Meta(description="when it is used up at the present rate; empty: not in the period")
+    ] = ""
+    message: Annotated[str, Meta(description="all of this, for a person")] = ""
+
+    @property
+    @override
+    def key(self) -> str:
+        """Return the queue's name."""
+        return self.queue
+
+
 class LeaderChanged(Event, frozen=True, kw_only=True, rename="camel"):
     """A service has another leader."""
 
@@ -243,6 +272,7 @@ CATALOGUE: Final[tuple[type[Event], ...]] = (
     PodBound,
     PodEvicted,
     QueueStateChanged,
+    BudgetReached,
     LeaderChanged,
     ConfigurationRefused,
 )

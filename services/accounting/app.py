@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pumice.events.tls import TlsClient
+from services.accounting.adapters.budget_periods import BudgetPeriods
 from services.accounting.adapters.database import engine_of
 from services.accounting.adapters.past_usage import PastUsagePublisher, UsageSums
 from services.accounting.adapters.recorder import KINDS, Recorder
@@ -42,6 +43,7 @@ async def build(
     )
     past_usage = PastUsagePublisher(
         UsageSums(engine, settings.usage_half_life),
+        BudgetPeriods(UsageReports(engine), settings.scheduler_conf, context.log),
         bus,
         half_life_s=settings.usage_half_life,
         streams=needed,

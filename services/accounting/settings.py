@@ -20,6 +20,10 @@ class AccountingSettings(CommonSettings, frozen=True, kw_only=True):
         Seconds,
         Meta(description="time after which past usage counts half (plugin fairshare)", gt=0),
     ] = seconds("168h")
+    scheduler_conf: Annotated[
+        str,
+        Meta(description="the scheduler's configuration file; its budgets say what to sum"),
+    ] = ""
     scheduler_name: Annotated[
         tuple[str, ...],
         Meta(description="spec.schedulerName values whose pods are recorded", min_length=1),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pumice.events.tls import TlsClient
+from services.controller.adapters.budget_warnings import BudgetWarnings
 from services.controller.adapters.feed import AdmissionFeed, InformerFeed
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import OwnedPartitions, PartitionOwnership
@@ -124,6 +125,13 @@ class _ControllerBuilder:
                 self._bus,
                 self._informers,
                 subject=Subjects(cluster=self._settings.cluster).admissions,
+                log=self._context.log,
+            ),
+            BudgetWarnings(
+                self._bus,
+                self._informers,
+                self._recorder,
+                subject=Subjects(cluster=self._settings.cluster).budget_warnings,
                 log=self._context.log,
             ),
             *self._controllers,

@@ -7,6 +7,7 @@ import msgspec
 
 from pumice.events.types import GangAdmitted
 from services.scheduler import desired
+from services.scheduler.budget_levels import BudgetReview
 from services.scheduler.cycle_metrics import CycleSample, PlacedJob
 from services.scheduler.engine.plan import JobExplanation, Plan
 from services.scheduler.engine.session.exclusions import Exclusion
@@ -51,6 +52,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs, queues and actions whose handling raised an unexpected error."""
     unschedulable: int = 0
     """Waiting jobs that the cycle did not visit, as nothing that they wait for has changed."""
+    budgets: BudgetReview | None = None
+    """The budgets, where something about them has changed."""
     sample: CycleSample = CycleSample()
     placements: Sequence[PlacedJob] = ()
 

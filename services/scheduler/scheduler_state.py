@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services.scheduler import desired, messages
+from services.scheduler.budget_levels import BudgetLevels
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.cycle_metrics import CycleMetrics, placements
 from services.scheduler.decide import NO_QUARANTINE, Stopwatch, decide, untimed
@@ -110,6 +111,7 @@ class SchedulerState:
         self._ended = ended
         self._progress = progress
         self._metrics = CycleMetrics()
+        self._budget_levels = BudgetLevels()
         self._config: SchedulerConfig | None = None
         self._usage_time = 0.0
         self._wait_reports = WaitReports(settle_s, explains=not settings.single_pods)
@@ -336,6 +338,7 @@ class SchedulerState:
             explained=explained,
             unschedulable=unschedulable,
             expired_reservations=expired_reservations,
+            budgets=self._budget_levels.review(config, self._cluster_state, now=now),
             exclusions=self._metrics.exclusions,
             sample=self._metrics.sample,
             placements=list(placements(plan, self._cluster_state, now=now)),

@@ -165,7 +165,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _follow(s.state),
             _info(s.events),
             (f"{prefix}.events.>",),
-            hears=(subjects.admissions,),
+            hears=(subjects.admissions, subjects.budget_warnings),
         ),
         "visibility": service(
             "visibility",

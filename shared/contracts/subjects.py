@@ -193,6 +193,11 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         return self.republished(self.events_about("gang.admitted"))
 
     @property
+    def budget_warnings(self) -> str:
+        """Return the wildcard over republished events of budgets."""
+        return self.republished(self.events_about("budget.reached"))
+
+    @property
     def everything(self) -> str:
         """Return the wildcard over the whole cluster."""
         return f"{self.prefix}.>"

@@ -304,9 +304,15 @@ class ListeningNats:
 @asynccontextmanager
 async def admin_bus(server: NatsServer | NatsCluster, user: str = ADMIN) -> AsyncIterator[NatsBus]:
     """Open a bus to `server` as the administrator, or as another user of it."""
-    password = server.environ(user)["PUMICE_NATS_PASSWORD"]
+    async with bus_of(server.url, user, server.environ(user)["PUMICE_NATS_PASSWORD"]) as bus:
+        yield bus
+
+
+@asynccontextmanager
+async def bus_of(url: str, user: str, password: str) -> AsyncIterator[NatsBus]:
+    """Open a bus to a server as one of its users."""
     options = BusOptions(
-        url=server.url,
+        url=url,
         name=f"test-{user}",
         inbox=f"_INBOX_{user}",
         credentials=BusCredentials(user=lambda: user, password=lambda: password),

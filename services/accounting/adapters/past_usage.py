@@ -1,4 +1,4 @@
-"""Publishes to USAGE what the users of each queue have used, with exponential decay; a part.
+"""Publishes to USAGE what the users of each queue have used, with decay and per period; a part.
 
 The database computes the sums by the closed form of `shared.model.decayed_usage`. Allocations that
 ended more than `SETTLED_S` ago are summed once, and the sums decay from then on, so that only
@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, String, cast, func, literal, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from services.accounting.adapters.budget_periods import BudgetPeriods
 from services.accounting.books.rows import amounts_of, in_units
 from services.accounting.schema import ALLOCATIONS
 from shared.bus.nats import NatsBus
@@ -101,6 +102,7 @@ class PastUsagePublisher:
     def __init__(
         self,
         usage: UsageSums,
+        periods: BudgetPeriods,
         bus: NatsBus,
         *,
         half_life_s: float,
@@ -111,6 +113,7 @@ class PastUsagePublisher:
     ) -> None:
         """`is_complete` is set once the database contains what happened before the start."""
         self._usage = usage
+        self._periods = periods
         self._half_life_s = half_life_s
         self._publisher = bus.publisher(streams.usage.name)
         self._subjects = subjects
@@ -133,9 +136,14 @@ class PastUsagePublisher:
         by_queue: dict[str, dict[str, dict[str, float]]] = {}
         for (queue, user), used in (await self._usage.at(now)).items():
             by_queue.setdefault(queue, {})[user] = used
-        for queue, users in sorted(by_queue.items()):
+        periods = await self._periods.at(now)
+        for queue in sorted(by_queue.keys() | periods.by_queue.keys()):
             if queue:
                 message = QueueUsage(
-                    queue=queue, at=now, half_life_s=self._half_life_s, users=users
+                    queue=queue,
+                    at=now,
+                    half_life_s=self._half_life_s,
+                    users=by_queue.get(queue, {}),
+                    periods=periods.of(queue),
                 )
                 await self._publisher.publish(self._subjects.usage(queue), codec.encode(message))

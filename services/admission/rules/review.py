@@ -15,6 +15,7 @@ from services.admission.rules.groups import ResourceGroup, SubmitLimit
 from shared.api.base import Json, View
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
+from shared.jobs.limits import Holder
 from shared.jobs.problems import Problem, texts, unreadable
 
 T = TypeVar("T", bound=View)
@@ -42,10 +43,10 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmittedJob(NamedTuple):
-    """Queue and user of a Job."""
+    """Queue, user and namespace of a Job."""
 
     queue: str
-    user: str
+    holder: Holder
 
 
 class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):

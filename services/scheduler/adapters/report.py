@@ -3,16 +3,20 @@
 A waiting job is reported once it has waited for a while, and once per cause (`waiting`).
 """
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import Histogram
 
-from pumice.events import GangAdmitted, GangPlaced, GangUnschedulable
+from pumice.events import BudgetReached, GangAdmitted, GangPlaced, GangUnschedulable
 from services.scheduler.adapters.figure_pages import FigurePages
+from services.scheduler.budget_levels import BudgetFigures
 from services.scheduler.decide import CyclePart
 from services.scheduler.decision import Decision
 from services.scheduler.engine.plan import GangBinds, JobExplanation, Plan
+from services.scheduler.policy.budgets import BudgetLine
+from shared.api.time import format_seconds
 from shared.bus.event_publisher import EventPublisher
 from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
@@ -83,6 +87,26 @@ class GangEvents:
         )
         self._event_publisher.publish(event, f"unschedulable/{why.job}/{term}-{cycle}")
 
+    def budget_reached(self, line: BudgetLine) -> None:
+        """Announce that a budget warns or is used up."""
+        percent = round(100 * line.level)
+        event = BudgetReached(
+            queue=line.queue,
+            budget=line.budget,
+            user=line.holder.user,
+            namespace=line.holder.namespace,
+            resource=line.resource,
+            percent=percent,
+            used_hours=round(line.used_hours, 3),
+            amount_hours=line.amount_hours,
+            begin=format_seconds(line.span.begin),
+            end=format_seconds(line.span.end),
+            used_up="" if math.isinf(line.used_up_at) else format_seconds(line.used_up_at),
+            message=line.text(),
+        )
+        names = (line.budget, *line.holder, line.resource, event.begin, str(percent))
+        self._event_publisher.publish(event, "/".join(("budget", *names)))
+
 
 class Report:
     """Metrics and events of one scheduler process."""
@@ -140,6 +164,17 @@ class Report:
         self._assumed = metrics.gauge(
             "pumice_scheduler_assumed_pods", "Pods assumed: intent published, result not seen yet"
         )
+        self._budget_ratio = metrics.gauge(
+            "pumice_budget_used_ratio", "Used part of a budget, of who used most", ["budget"]
+        )
+        self._budgets_used_up = metrics.gauge(
+            "pumice_budget_used_up", "How many have used up this budget", ["budget"]
+        )
+        self._budget_ends = metrics.gauge(
+            "pumice_budget_used_up_timestamp_seconds",
+            "When it is used up at the present rate; infinity: not in its period",
+            ["budget"],
+        )
         self._gate.set(ok=True)
 
     def leading(self, *, leads: bool) -> None:
@@ -147,6 +182,7 @@ class Report:
         self._leader.set(1 if leads else 0)
         if not leads:
             self._pages.clear()
+            self._show_budgets({})
 
     def delayed(self, reason: str) -> None:
         """Note why no cycle can run, or ("") that one could; logged once per reason."""
@@ -183,6 +219,15 @@ class Report:
         self._pages.waited(why.job for why in decision.plan.explanations)
         if sample.figures is not None:
             self._pages.show(sample.figures)
+        if decision.budgets is not None:
+            self._show_budgets(decision.budgets.figures)
+
+    def _show_budgets(self, figures: Mapping[str, BudgetFigures]) -> None:
+        gauges = (self._budget_ratio, self._budgets_used_up, self._budget_ends)
+        for at, gauge in enumerate(gauges):
+            gauge.clear()
+            for name, values in figures.items():
+                gauge.labels(name).set(values[at])
 
     def _observe_stage(self, stage: str, ages_s: Iterable[float]) -> None:
         observe = self._task_latency.labels(stage).observe
@@ -225,6 +270,8 @@ class Report:
             self._events.placed(gang, term=term, cycle=cycle, begun=begun)
         for wait in decision.waits:
             self._events.unschedulable(wait, term=term, cycle=cycle, begun=begun)
+        for line in decision.budgets.reached if decision.budgets is not None else ():
+            self._events.budget_reached(line)
 
 
 class Timings:

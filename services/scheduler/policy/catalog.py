@@ -23,6 +23,7 @@ from services.scheduler.policy.actions.preempt import PreemptArguments
 from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.plugins.autoscaling import Autoscaling
 from services.scheduler.policy.plugins.binpack import Binpack
+from services.scheduler.policy.plugins.budgets import BudgetsPlugin
 from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.cdp import Cdp
 from services.scheduler.policy.plugins.conformance import Conformance
@@ -157,6 +158,7 @@ PLUGINS: Final[Plugins] = {
     "network-topology-aware": NetworkTopologyAware,
     "reservation": ReservationPlugin,
     "limits": LimitsPlugin,
+    "budgets": BudgetsPlugin,
     "fairshare": FairShare,
     "autoscaling": Autoscaling,
     "minruntime": MinRuntime,

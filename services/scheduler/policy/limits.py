@@ -1,7 +1,8 @@
-"""Limits of users and queues, and what counts against them: the arithmetic of plugin `limits`."""
+"""Limits of users, namespaces and queues: the arithmetic of plugin `limits`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -11,13 +12,13 @@ from services.scheduler.engine.resources.amounts import AMOUNT_MAX
 from services.scheduler.engine.resources.dimensions import PODS_DIM, readable
 from services.scheduler.policy.reservations import unallocated_minimum
 from services.scheduler.policy.shares import room_for
-from shared.jobs.limits import LimitScope, scopes_of
+from shared.jobs.limits import Holder, LimitScope, scopes_of
 from shared.jobs.users import user_of
 from shared.model.resources import PODS
 from shared.model.status import TaskStatus
 
 _SEPARATOR: Final = "\n"
-"""Between queue and user in the name of a group of jobs; neither contains it."""
+"""Between the names in the name of a group of jobs; none contains it."""
 _HELD, _RESERVED, _JOBS = 0, 1, 2
 _RUNNING, _ENTERED = 0, 1
 
@@ -33,8 +34,13 @@ class Limit(LimitScope, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def group_of(job: Job) -> str:
-    """Return the group of jobs that count together: those of one user in one queue."""
-    return f"{job.queue}{_SEPARATOR}{user_of(job.annotations)}"
+    """Return the group of jobs that count together: of one queue, user and namespace."""
+    return _SEPARATOR.join((job.queue, *holder_of(job)))
+
+
+def holder_of(job: Job) -> Holder:
+    """Return user and namespace of a job."""
+    return Holder(user_of(job.annotations), job.namespace)
 
 
 def usage(job: Job) -> IntArray:
@@ -80,12 +86,12 @@ def least_need(job: Job) -> IntArray | None:
 
 
 class Account:
-    """What counts against one limit, for one user or for all."""
+    """What counts against one limit, for one user or namespace or for all."""
 
-    def __init__(self, limit: Limit, user: str, ceiling: FloatArray) -> None:
+    def __init__(self, limit: Limit, holder: Holder, ceiling: FloatArray) -> None:
         """`ceiling` is an amounts array of the limit, infinite where there is none."""
         self.limit = limit
-        self.user = user
+        self.holder = holder
         self.ceiling = ceiling
         self.held: IntArray = np.zeros(len(ceiling), dtype=np.int64)
         """Amounts of pods that hold resources or wait on nodes for them."""
@@ -137,45 +143,47 @@ class Account:
 
     def _text(self, holds: str, need: str) -> str:
         limit = self.limit
-        return f"{limit.holder(self.user)} {holds} in queue {limit.queue}; the job needs {need}"
+        return f"{limit.holds(self.holder)} {holds} in queue {limit.queue}; the job needs {need}"
 
 
 class LimitAccounts:
-    """The accounts of a cycle, by limit and user; those without jobs are made on first use."""
+    """The accounts of a cycle, by limit and holder; those without jobs are made on first use."""
 
     def __init__(self, limits: Sequence[Limit], cluster: Cluster) -> None:
         self._cluster = cluster
         self._limits = limits
         self._ceilings = [_ceiling(limit, cluster) for limit in limits]
-        self._accounts: dict[tuple[int, str], Account] = {}
-        self._found: dict[tuple[str, str], tuple[Account, ...]] = {}
+        self._accounts: dict[tuple[int, Holder], Account] = {}
+        self._found: dict[tuple[str, Holder], tuple[Account, ...]] = {}
         for name, sums in cluster.rollup(usage, group_of).sums().items():
-            queue, _, user = name.partition(_SEPARATOR)
-            for account in self.of(queue, user):
+            queue, *holder = name.split(_SEPARATOR)
+            for account in self.of(queue, Holder(*holder)):
                 account.add(sums)
 
     def of_job(self, job: Job) -> tuple[Account, ...]:
         """Return the accounts that a job counts against."""
-        return self.of(job.queue, user_of(job.annotations))
+        return self.of(job.queue, holder_of(job))
 
-    def of(self, queue: str, user: str) -> tuple[Account, ...]:
-        """Return the accounts of a user in a queue, those of the queue itself first."""
-        found = self._found.get((queue, user))
+    def of(self, queue: str, holder: Holder) -> tuple[Account, ...]:
+        """Return the accounts of a user and namespace, those of the queue itself first."""
+        found = self._found.get((queue, holder))
         if found is None:
-            keys = scopes_of(self._limits, queue, user, self._parent_of)
-            found = self._found[queue, user] = tuple(self._account(*key) for key in keys)
+            keys = scopes_of(self._limits, queue, holder, partial(parent_of, self._cluster))
+            found = self._found[queue, holder] = tuple(self._account(*key) for key in keys)
         return found
 
-    def _parent_of(self, queue: str) -> str:
-        known = self._cluster.queue(queue)
-        return known.parent if known is not None else ""
-
-    def _account(self, number: int, user: str) -> Account:
-        found = self._accounts.get((number, user))
+    def _account(self, number: int, holder: Holder) -> Account:
+        found = self._accounts.get((number, holder))
         if found is None:
-            found = Account(self._limits[number], user, self._ceilings[number])
-            self._accounts[number, user] = found
+            found = Account(self._limits[number], holder, self._ceilings[number])
+            self._accounts[number, holder] = found
         return found
+
+
+def parent_of(cluster: Cluster, queue: str) -> str:
+    """Return the parent of a queue, "" where there is none."""
+    known = cluster.queue(queue)
+    return known.parent if known is not None else ""
 
 
 def _ceiling(limit: Limit, cluster: Cluster) -> FloatArray:

@@ -13,12 +13,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from pumice.events import CATALOGUE, Event, LeaderChanged, Received, subscribe
 from pumice.local.control_plane import ControlPlane
 from pumice.local.fleet import NodeShape
 from shared.api import keys
 from shared.api import time as times
+from shared.contracts import codec
+from shared.contracts.messages import PeriodUsage, QueueUsage
+from shared.contracts.streams import streams
+from shared.contracts.subjects import Subjects
+from shared.jobs.budgets import budgets_in, sums_needed
 from tests.support.api import Api, connect
+from tests.support.nats_servers import bus_of
 from tests.support.pumice_run import Run, pumice_run
 from tests.support.roles import run_flags
 from tests.support.wait import until
@@ -30,6 +38,17 @@ actions: "enqueue, allocate, preempt, backfill"
 tiers:
 - plugins: [{name: priority}, {name: gang}, {name: conformance}]
 - plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+- plugins:
+  - name: budgets
+    arguments:
+      budgets:
+      - name: gpus
+        queue: default
+        users: ["*"]
+        namespaces: ["*"]
+        firstDay: 2026-01-01
+        lastDay: 2999-12-31
+        hours: {nvidia.com/gpu: 10}
 """
 
 MAY_BE_EMPTY: Final = {
@@ -76,6 +95,7 @@ async def play(plane: ControlPlane, directory: Path, look: Look = _no_look) -> l
         seen = Seen.of(services, data)
         await _queues(api, seen)
         await _jobs(api, seen)
+        await _budget(seen, data)
         await _another_leader(services, seen)
         conf.write_text(CONFIGURATION.replace("allocate", "alocate"))
         await seen.comes("configuration.refused", service="scheduler", file=str(conf))
@@ -177,6 +197,22 @@ async def _jobs(api: Api, seen: Seen) -> None:
     await seen.comes("pod.evicted", job="default/low")
     await seen.comes("job.phase", job="default/low", phase="Restarting")
     await seen.comes("pod.bound", job="default/high")
+
+
+async def _budget(seen: Seen, data: Path) -> None:
+    """Publish, as accounting does, that a user has used most of a budget."""
+    now = time.time()
+    (budget,) = budgets_in(yaml.safe_load(CONFIGURATION))
+    users = {"ann": {NAMESPACE: {"nvidia.com/gpu": 8.0}}}
+    periods = [PeriodUsage(begin=at, users=users) for at in sums_needed([budget], now)]
+    usage = QueueUsage(
+        queue="default", at=now, half_life_s=3600.0, users={}, periods=tuple(periods)
+    )
+    password = json.loads((data / "nats" / "users.json").read_text())["accounting"]
+    async with bus_of(seen.url, "accounting", password) as bus:
+        stream, subject = streams("local").usage.name, Subjects(cluster="local").usage("default")
+        await bus.publisher(stream).publish(subject, codec.encode(usage))
+    await seen.comes("budget.reached", budget="gpus", user="ann", percent=80)
 
 
 async def _second_is_over(api: Api, name: str) -> None:

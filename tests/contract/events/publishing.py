@@ -1,6 +1,7 @@
 """One event of each type, and a publisher of them as the services are."""
 
 from pumice.events import (
+    BudgetReached,
     ConfigurationRefused,
     GangAdmitted,
     GangPlaced,
@@ -26,6 +27,7 @@ EVENTS = (
     PodBound(pod="ns/a-0", uid="u", node="n1", gang="ns/a-1", job="ns/a"),
     PodEvicted(pod="other/c-0", uid="u", node="n1", by="preempt", preemptor="ns/a-0"),
     QueueStateChanged(queue="default", state="Closed", previous="Open"),
+    BudgetReached(queue="default", budget="b", user="ann", percent=80, used_hours=8.0),
     LeaderChanged(service="scheduler", instance="scheduler-1", term=7),
     ConfigurationRefused(service="scheduler", instance="scheduler-1", file="f", reason="why"),
 )

@@ -16,12 +16,14 @@ from services.admission.rules.review import (
 from shared.api import keys
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
+from shared.jobs.limits import Holder
 from tests.support.clock import VirtualClock
 from tests.support.scripted_api import json
 from tests.unit.admission.asking import queue_named, sparse_job
 from tests.unit.admission.test_lookup import looking
 
 LIMITS = (
+    SubmitLimit(queue="by-namespace", namespaces=("*",), submitted=1),
     SubmitLimit(queue="team", users=("*",), submitted=2),
     SubmitLimit(queue="other", submitted=1),
 )
@@ -29,18 +31,22 @@ QUEUES = [
     queue_named("research", parent="team"),
     queue_named("team", parent="root"),
     queue_named("other", parent="root"),
+    queue_named("by-namespace", parent="root"),
 ]
 
 
 def submit(
-    *there: tuple[str, str], user: str = "ann", queue: str = "research", uid: str = "new"
+    *there: tuple[str, ...], user: str = "ann", queue: str = "research", uid: str = "new"
 ) -> Verdict:
-    """Return the verdict on a new job beside some of (queue, user)."""
+    """Return the verdict on a new job of namespace ns beside some of (queue, user, namespace)."""
     job = sparse_job(queue=queue)
-    job["metadata"] |= {"uid": uid, "annotations": {keys.USER: user}}
+    job["metadata"] |= {"uid": uid, "namespace": "ns", "annotations": {keys.USER: user}}
     facts = ReviewFacts(
         queues={queue["metadata"]["name"]: lenient(queue, Queue) for queue in QUEUES},
-        submitted={f"u{number}": SubmittedJob(*each) for number, each in enumerate(there)},
+        submitted={
+            f"u{number}": SubmittedJob(queue, Holder(user, namespace))
+            for number, (queue, user, namespace) in enumerate((*each, "ns")[:3] for each in there)
+        },
     )
     request = AdmissionRequest(operation="CREATE", resource="jobs", namespace="ns", object=job)
     return HOOKS["/jobs/validate"].review(request, facts, Terms(submit_limits=LIMITS))
@@ -55,6 +61,12 @@ def test_a_user_may_have_so_many_jobs_in_a_queue_and_below_it() -> None:
 
 def test_a_limit_without_users_holds_for_all_together() -> None:
     assert "all users together hold 1 of 1" in submit(("other", "bob"), queue="other").message
+
+
+def test_a_limit_may_hold_for_each_namespace_by_itself() -> None:
+    queue = "by-namespace"
+    assert submit((queue, "ann", "theirs"), queue=queue).allowed
+    assert "namespace ns holds 1 of 1" in submit((queue, "bob", "ns"), queue=queue).message
 
 
 def test_the_new_job_itself_does_not_count() -> None:
@@ -77,7 +89,7 @@ def listed(uid: str, *, phase: str = "Running") -> dict:
 async def test_jobs_are_counted_from_a_list_and_from_what_was_admitted_since(
     tmp_path: Path,
 ) -> None:
-    clock, mine = VirtualClock(), SubmittedJob("research", "ann")
+    clock, mine = VirtualClock(), SubmittedJob("research", Holder("ann", "ns"))
     first = {"metadata": {"resourceVersion": "1"}, "items": [listed("a"), listed("b")]}
     ended = [listed("a"), listed("new", phase="Completed"), listed("x", phase="Aborted")]
     then = {"metadata": {"resourceVersion": "2"}, "items": ended}

@@ -40,11 +40,12 @@ def job(
     queue: str = "research",
     phase: str = "Inqueue",
     node: str = "",
+    namespace: str = "ns",
 ) -> None:
     meta = {
         "name": name,
-        "namespace": "ns",
-        "uid": f"uid-ns/{name}",
+        "namespace": namespace,
+        "uid": f"uid-{namespace}/{name}",
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "annotations": {keys.USER: user} if user else {},
     }
@@ -53,7 +54,8 @@ def job(
     world.put(kinds.PODGROUP, {"metadata": meta, "spec": spec, "status": {"phase": phase}})
     for number in range(tasks):
         more = {"nvidia.com/gpu": str(gpus)} if gpus else {}
-        world.pod(f"{name}-{number}", name, cpu=cpu, node=node, requests=more)
+        where = {"namespace": namespace}
+        world.pod(f"{name}-{number}", name, cpu=cpu, node=node, requests=more, metadata=where)
 
 
 def _times(amounts: dict[str, str], count: int) -> dict[str, str]:
@@ -128,6 +130,29 @@ def test_jobs_without_a_user_count_as_one_user() -> None:
     assert why(plan, "second")[1] == (
         "user unknown holds 1 of 1 pods in queue root; the job needs 1 pods"
     )
+
+
+def test_a_limit_holds_for_each_namespace_by_itself() -> None:
+    world = cluster({"namespaces": ["*"], "pods": 1}, {"namespaces": ["b"], "pods": 2})
+    for namespace in ("a", "b"):
+        job(world, f"{namespace}-runs", "ann", node="n", phase="Running", namespace=namespace)
+        job(world, f"{namespace}-waits", "bob", namespace=namespace)
+    plan = world.step()
+    assert started(plan) == set()
+    waits = next(e for e in plan.explanations if e.job == "b/b-waits")
+    assert waits.message == "namespace b holds 1 of 1 pods in queue root; the job needs 1 pods"
+
+
+def test_a_limit_of_users_and_namespaces_holds_for_each_user_in_each_namespace() -> None:
+    world = cluster({"users": ["*"], "namespaces": ["a"], "pods": 1})
+    job(world, "first", "ann", namespace="a")
+    job(world, "second", "ann", namespace="a")
+    job(world, "theirs", "bob", namespace="a")
+    job(world, "elsewhere", "ann", namespace="b")
+    plan = world.step()
+    assert started(plan) == {"first", "theirs", "elsewhere"}
+    waits = next(e for e in plan.explanations if e.job == "a/second")
+    assert waits.message.startswith("user ann in namespace a holds 1 of 1 pods")
 
 
 def test_pods_without_requests_count() -> None:

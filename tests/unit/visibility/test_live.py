@@ -6,6 +6,7 @@ from contextlib import aclosing
 from pumice.events.envelope import encode
 from pumice.events.types import (
     CATALOGUE,
+    BudgetReached,
     ConfigurationRefused,
     GangAdmitted,
     GangPlaced,
@@ -185,13 +186,14 @@ def test_a_change_of_a_leader_is_no_news_to_users():
         PodEvicted: {"pod": "ns/a", "uid": "u"},
         QueueStateChanged: {"queue": "a", "state": "Open"},
     }
-    assert {*CATALOGUE} - {*told} == {LeaderChanged, ConfigurationRefused}
+    assert {*CATALOGUE} - {*told} == {BudgetReached, LeaderChanged, ConfigurationRefused}
     for kind, fields in told.items():
         found = entry_of(kind(**fields), AT)
         assert found is not None
         assert found.about.name == "a"
     assert entry_of(LeaderChanged(service="scheduler", instance="x"), AT) is None
     assert entry_of(ConfigurationRefused(service="scheduler", reason="no YAML"), AT) is None
+    assert entry_of(BudgetReached(queue="a", budget="b", user="ann"), AT) is None
 
 
 class OneBatch:

@@ -33,12 +33,13 @@ from services.scheduler.policy.limits import (
     Account,
     Limit,
     LimitAccounts,
+    holder_of,
     least_need,
     with_pods,
 )
 from services.scheduler.policy.reservations import without_gated
 from shared.api.base import describe_decode_error
-from shared.jobs.users import user_of
+from shared.jobs.limits import Holder
 from shared.model.quantity import is_quantity
 
 _GATE: Final = "limits"
@@ -47,7 +48,7 @@ _FULL: Final = Reason("a limit of its user or queue is reached", resolvable=Fals
 
 
 class LimitsPlugin:
-    """Limits of users and queues."""
+    """Limits of users, namespaces and queues."""
 
     name = "limits"
 
@@ -70,6 +71,7 @@ class LimitsPlugin:
         self._cluster = cluster
         self._accounts = LimitAccounts(self._limits, cluster)
         self._counts_jobs = any(limit.jobs is not None for limit in self._limits)
+        self._by_namespace = any(limit.namespaces for limit in self._limits)
         self._pods: dict[str, int] = {}
         """Job → its pods that count, for jobs that changed in this cycle."""
         hooks.trait(_TRAIT, self._trait)
@@ -82,11 +84,14 @@ class LimitsPlugin:
         hooks.changed(self._changed)
 
     def _trait(self, task: Task) -> str:
-        """Return queue and user of a task, and its job where jobs are counted."""
+        """Return queue and user of a task, and namespace and job where these are limited."""
         job = self._cluster.job_of(task)
         if job is None:
             return ""
-        return f"{job.queue}\n{user_of(job.annotations)}\n{job.key if self._counts_jobs else ''}"
+        user, namespace = holder_of(job)
+        by_namespace, by_job = self._by_namespace, self._counts_jobs
+        names = (job.queue, user, namespace if by_namespace else "", job.key if by_job else "")
+        return "\n".join(names)
 
     # --- entering the queue ------------------------------------------------------------------
 
@@ -156,12 +161,12 @@ class LimitsPlugin:
         return CrossNodeVerdict(codes, one_by_one=True)
 
     def _of_class(self, task_class: TaskClass) -> Sequence[Account]:
-        queue, user, _ = _names(task_class)
-        return self._accounts.of(queue, user)
+        queue, user, namespace, _ = _names(task_class)
+        return self._accounts.of(queue, Holder(user, namespace))
 
     def _allowed(self, task_class: TaskClass, count: int) -> int:
         """Return how many of so many pods of a class may be placed, one after another."""
-        job = self._cluster.job(_names(task_class)[2])
+        job = self._cluster.job(_names(task_class)[3])
         for account in self._of_class(task_class):
             if job is not None and not self._may_run(account, job):
                 return 0
@@ -181,7 +186,7 @@ class LimitsPlugin:
             account.running += int(after > 0) - int(before > 0)
 
 
-def _names(task_class: TaskClass) -> tuple[str, str, str]:
-    """Return queue, user and job of a class; the job where jobs are counted."""
-    queue, user, key = task_class.traits.get(_TRAIT, "\n\n").split("\n")
-    return queue, user, key
+def _names(task_class: TaskClass) -> tuple[str, str, str, str]:
+    """Return queue, user, namespace and job of a class, "" for what is not limited."""
+    queue, user, namespace, key = task_class.traits.get(_TRAIT, "\n\n\n").split("\n")
+    return queue, user, namespace, key
