@@ -8,13 +8,17 @@ decides in virtual time; evictions are not replayed. See docs/fair-share.md.
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from pumice.local.errors import WrongSettingError
 from shared.model import durations
+
+if TYPE_CHECKING:
+    from shared.api.kinds import Kind
 
 _DAY_S: Final = 86_400.0
 _MOST: Final = 20_000
@@ -23,30 +27,55 @@ _BAR: Final = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--database", required=True, metavar="URL", help="of accounting")
     parser.add_argument("--cluster", required=True, type=Path, metavar="FILE", help="JSON list")
-    parser.add_argument("--conf", required=True, type=Path, metavar="FILE", help="the new one")
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE", help="configuration to compare with; the default's"
     )
-    parser.add_argument("--fairshare", default="", metavar="half-life=14d", help="of past usage")
+    parser.add_argument("--fairshare", default="", metavar="half-life=14d", help="with --conf")
+    add_record_arguments(parser, required=True)
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+
+
+def add_record_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add the flags that say which records are replayed with which configuration."""
+    parser.add_argument("--database", required=required, metavar="URL", help="of accounting")
+    parser.add_argument(
+        "--conf", required=required, type=Path, metavar="FILE", help="scheduler configuration"
+    )
     parser.add_argument("--days", type=float, default=7.0, help="the last days of the records")
     parser.add_argument("--jobs", type=int, default=_MOST, help="most jobs to replay")
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
 
 
 async def run(args: argparse.Namespace) -> int:
     """Replay twice and print the comparison. Raises WrongSettingError for unusable settings."""
+    from pumice.replays.records import cluster_objects  # `pumice replay-week --help` needs none
+    from services.scheduler.config import DEFAULT_TEXT
+
+    try:
+        objects = cluster_objects(args.cluster.read_bytes())
+        baseline = args.baseline.read_text("utf-8") if args.baseline else DEFAULT_TEXT
+    except (OSError, ValueError) as error:
+        raise WrongSettingError(str(error)) from error
+    return await compare_replays(args, objects, baseline=baseline)
+
+
+async def compare_replays(
+    args: argparse.Namespace, objects: Sequence["tuple[Kind, dict[str, Any]]"], *, baseline: str
+) -> int:
+    """Replay with `baseline` and with `--conf` and its half-life; print the comparison.
+
+    `objects` are nodes and queues. Raises WrongSettingError for unusable settings.
+    """
     from pumice.replays.comparison import compare, table
-    from pumice.replays.engine import Replay  # `pumice replay-week --help` needs none of these
-    from pumice.replays.records import cluster_objects, recorded_jobs
+    from pumice.replays.engine import HALF_LIFE_S, Replay
+    from pumice.replays.records import recorded_jobs
     from services.accounting.adapters.database import engine_of
     from services.accounting.adapters.store import AccountingDatabase
-    from services.scheduler.config import DEFAULT_TEXT, BadConfig
+    from services.scheduler.config import BadConfig
     from shared.runtime.errors import Rejected
     from shared.runtime.values import Secret
 
-    half_life_s = _half_life_s(args.fairshare)
+    half_life_s = half_life(args.fairshare) or HALF_LIFE_S
     now = time.time()  # noqa: TID251 - the last days for a person
     try:
         engine = engine_of(args.database, Secret())
@@ -59,10 +88,11 @@ async def run(args: argparse.Namespace) -> int:
     finally:
         await engine.dispose()
     try:
-        objects = cluster_objects(args.cluster.read_bytes())
-        texts = [args.baseline.read_text("utf-8") if args.baseline else DEFAULT_TEXT]
-        texts.append(args.conf.read_text("utf-8"))
-        replays = [Replay(found.jobs, objects, text, half_life_s=half_life_s) for text in texts]
+        changed = args.conf.read_text("utf-8")
+        replays = [
+            Replay(found.jobs, objects, baseline),
+            Replay(found.jobs, objects, changed, half_life_s=half_life_s),
+        ]
     except (OSError, ValueError, BadConfig) as error:
         raise WrongSettingError(str(error)) from error
     for name, replay in zip(("baseline", "changed"), replays, strict=True):
@@ -79,10 +109,10 @@ async def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _half_life_s(text: str) -> float:
-    """Return the seconds of `half-life=14d` or `half-life=12h`; 7 days without it."""
+def half_life(text: str) -> float | None:
+    """Return the seconds of `half-life=14d` or `half-life=12h`; None without a text."""
     if not text:
-        return 7 * _DAY_S
+        return None
     name, _, value = text.partition("=")
     days = value.removesuffix("d")
     found = float(days) * _DAY_S if days != value and days.isdigit() else durations.setting(value)

@@ -1,7 +1,8 @@
 """Tell what would happen: to a job that is not submitted yet, with another queue, or other nodes.
 
 FILE holds a Job, a Queue as it would be, both, or a WhatIf; `-` is stdin. Nothing in the cluster is
-changed. Exit code 3 when the job would not start now; all codes are in docs/cli.md.
+changed. With --fairshare, recorded jobs are replayed (docs/fair-share.md). Exit code 3 when the job
+would not start now; all codes are in docs/cli.md.
 """
 
 import argparse
@@ -11,10 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from pumice.cli import replay_week
 from pumice.local.errors import WrongSettingError
 from pumice.queries import text
-from pumice.queries.client import NEGATIVE_RESULT
-from pumice.queries.output import add_output, add_target, show
+from pumice.queries.client import NEGATIVE_RESULT, QueryClient
+from pumice.queries.output import add_output, add_target, connected, show
 from shared.api.visibility import API_VERSION, WhatIfStatus
 
 _FIELDS: Final = {"Job": "job", "Queue": "queue"}
@@ -56,12 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", default="", metavar="RESOURCE=AMOUNT,...", help=f"of that queue: {what}"
         )
+    parser.add_argument(
+        "--fairshare",
+        default="",
+        metavar="half-life=14d",
+        help="with another half-life of past usage: replays what --database has recorded",
+    )
+    replay_week.add_record_arguments(parser, required=False)
     add_target(parser)
     add_output(parser, stored=False)
 
 
 async def run(args: argparse.Namespace) -> int:
     """Post the WhatIf and print its result. Raises WrongSettingError for an empty one."""
+    if args.fairshare:
+        return await _with_half_life(args)
     spec, namespace = question(args)
     args.namespace = args.namespace or namespace
     body = {"apiVersion": API_VERSION, "kind": "WhatIf", "metadata": {}, "spec": spec}
@@ -75,6 +86,30 @@ async def run(args: argparse.Namespace) -> int:
         return words, NEGATIVE_RESULT if of_job and not status.starts_now else 0
 
     return await show(args, lambda client: client.create("whatifs", body), render)
+
+
+async def _with_half_life(args: argparse.Namespace) -> int:
+    """Replay recorded jobs on the present nodes and queues, with the present half-life and another.
+
+    Raises WrongSettingError for unusable settings.
+    """
+    if not args.database or args.conf is None:
+        raise WrongSettingError("--fairshare goes with --database URL and --conf FILE")
+    replay_week.half_life(args.fairshare)
+    try:
+        present = args.conf.read_text("utf-8")
+    except OSError as error:
+        raise WrongSettingError(str(error)) from error
+
+    from shared.api.kinds import NODE, QUEUE  # no other question needs them
+
+    async def compare(client: QueryClient) -> int:
+        objects = [
+            (kind, each) for kind in (NODE, QUEUE) for each in await client.listed(kind.path())
+        ]
+        return await replay_week.compare_replays(args, objects, baseline=present)
+
+    return await connected(args, compare)
 
 
 def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

@@ -6,7 +6,7 @@ All commands send their requests with it. `QueryError` has the exit code listed 
 import difflib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
@@ -213,6 +213,14 @@ class QueryClient:
             return await self._owners.shown(await self._request("GET", path, query=query))
         except _Unknown as unknown:
             raise QueryError(str(unknown)) from unknown
+
+    async def listed(self, path: str) -> Sequence[dict[str, Any]]:
+        """Return the objects of a list of another API group. Raises QueryError."""
+        try:
+            raw = await self._transport.exchange(Request(method="GET", path=path))
+        except PumiceError as error:
+            raise QueryError(self._error_message(error)) from error
+        return msgspec.json.decode(raw, type=Items[dict[str, Any]]).items
 
     async def pending_in_queue(self, queue: str) -> bytes:
         """Return the jobs that wait in a queue. Raises QueryError, with a hint at a queue."""

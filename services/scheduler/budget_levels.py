@@ -10,7 +10,7 @@ from services.scheduler.policy.budgets import BudgetAccounts, BudgetLine
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.contracts.messages import QueueUsage
 from shared.jobs.budgets import PLUGIN, Budget, read_budgets
-from shared.jobs.limits import Holder
+from shared.jobs.limits import LimitHolder
 
 _DAY_S: Final = 86_400.0
 
@@ -41,7 +41,7 @@ class BudgetLevels:
     def __init__(self) -> None:
         self._seen: tuple[SchedulerConfig, Mapping[str, QueueUsage], float] | None = None
         self._budgets: tuple[Budget, ...] = ()
-        self._reported: dict[tuple[str, Holder, str, float], float] = {}
+        self._reported: dict[tuple[str, LimitHolder, str, float], float] = {}
 
     def review(
         self, config: SchedulerConfig, cluster_state: ClusterState, *, now: float

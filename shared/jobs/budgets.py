@@ -38,7 +38,7 @@ class BudgetMode(enum.StrEnum):
     """PodGroups with the annotation `volcano.sh/preemptable: "true"`."""
 
 
-class Span(NamedTuple):
+class PeriodSpan(NamedTuple):
     """A span of whole days (UTC) in Unix seconds; `end` is the first second after it."""
 
     begin: float
@@ -57,13 +57,13 @@ class Budget(LimitScope, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     last_day: date | None = None
     mode: BudgetMode = BudgetMode.HOLD
 
-    def span(self, now: float) -> Span | None:
+    def span(self, now: float) -> PeriodSpan | None:
         """Return the period of this budget that contains a time (Unix seconds); None if none."""
         if self.period is not None:
             return _calendar_span(self.period, datetime.fromtimestamp(now, UTC).date())
         if self.first_day is None or self.last_day is None:
             return None
-        span = Span(_midnight(self.first_day), _midnight(self.last_day) + _DAY_S)
+        span = PeriodSpan(_midnight(self.first_day), _midnight(self.last_day) + _DAY_S)
         return span if span.begin <= now < span.end else None
 
     @property
@@ -145,7 +145,7 @@ def _hours(stated: str | float) -> float:
     return float(units(stated) if isinstance(stated, str) else stated)
 
 
-def _calendar_span(period: Period, day: date) -> Span:
+def _calendar_span(period: Period, day: date) -> PeriodSpan:
     match period:
         case Period.DAY:
             return _days(day, day + timedelta(days=1))
@@ -158,13 +158,13 @@ def _calendar_span(period: Period, day: date) -> Span:
             return _months(day.year, (day.month - 1) // 3 * 3 + 1, 3)
 
 
-def _months(year: int, month: int, count: int) -> Span:
+def _months(year: int, month: int, count: int) -> PeriodSpan:
     years, last = divmod(month - 1 + count, 12)
     return _days(date(year, month, 1), date(year + years, last + 1, 1))
 
 
-def _days(first: date, until: date) -> Span:
-    return Span(_midnight(first), _midnight(until))
+def _days(first: date, until: date) -> PeriodSpan:
+    return PeriodSpan(_midnight(first), _midnight(until))
 
 
 def _midnight(day: date) -> float:

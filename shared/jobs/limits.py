@@ -18,7 +18,7 @@ EVERY: Final = "*"
 """Every user, or every namespace."""
 
 
-class Holder(NamedTuple):
+class LimitHolder(NamedTuple):
     """Who uses up a limit: a user, a namespace, a user in a namespace, or ("", "") all together."""
 
     user: str = ""
@@ -41,13 +41,13 @@ class LimitScope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Return whether it holds for a user in a namespace; without names it holds for all."""
         return _names(self.users, user) and _names(self.namespaces, namespace)
 
-    def subject(self, holder: Holder) -> str:
+    def subject(self, holder: LimitHolder) -> str:
         """Return who uses up the limit, as a subject of a sentence."""
         user = f"user {holder.user or 'unknown'}" if self.users else ""
         namespace = f"namespace {holder.namespace}" if self.namespaces else ""
         return " in ".join(filter(None, (user, namespace))) or "all users together"
 
-    def holds(self, holder: Holder) -> str:
+    def holds(self, holder: LimitHolder) -> str:
         """Return the subject with its verb, for an amount to follow."""
         return f"{self.subject(holder)} {'holds' if any(self.kind) else 'hold'}"
 
@@ -59,9 +59,9 @@ def _names(stated: Sequence[str], name: str) -> bool:
 def scopes_of(
     scopes: Sequence[LimitScope],
     queue: str,
-    holder: Holder,
+    holder: LimitHolder,
     parent_of: Callable[[str], str],
-) -> Iterator[tuple[int, Holder]]:
+) -> Iterator[tuple[int, LimitHolder]]:
     """Yield the limits that a job counts against, those of its queue first.
 
     Yields the index in `scopes`, and the user and namespace that it holds for by itself. `holder`
@@ -79,5 +79,5 @@ def scopes_of(
             user, namespace = scope.kind
             yield (
                 number,
-                Holder(holder.user if user else "", holder.namespace if namespace else ""),
+                LimitHolder(holder.user if user else "", holder.namespace if namespace else ""),
             )

@@ -15,7 +15,7 @@ from services.admission.rules.groups import ResourceGroup, SubmitLimit
 from shared.api.base import Json, View
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
-from shared.jobs.limits import Holder
+from shared.jobs.limits import LimitHolder
 from shared.jobs.problems import Problem, texts, unreadable
 
 T = TypeVar("T", bound=View)
@@ -46,7 +46,7 @@ class SubmittedJob(NamedTuple):
     """Queue, user and namespace of a Job."""
 
     queue: str
-    holder: Holder
+    holder: LimitHolder
 
 
 class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):

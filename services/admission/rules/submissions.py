@@ -7,7 +7,7 @@ limit is refused, because waiting jobs are objects that the API server stores.
 from services.admission.rules.review import ReviewFacts, SubmittedJob, Terms
 from shared.api.batch import ENDED, Job
 from shared.api.scheduling import DEFAULT_QUEUE
-from shared.jobs.limits import Holder, scopes_of
+from shared.jobs.limits import LimitHolder, scopes_of
 from shared.jobs.problems import Problem, Problems
 from shared.jobs.users import user_of
 
@@ -16,7 +16,7 @@ def submission(job: Job) -> SubmittedJob | None:
     """Return queue, user and namespace of a job; None if it has ended."""
     if job.status.state.phase in ENDED:
         return None
-    holder = Holder(user_of(job.metadata.annotations), job.metadata.namespace)
+    holder = LimitHolder(user_of(job.metadata.annotations), job.metadata.namespace)
     return SubmittedJob(job.spec.queue or DEFAULT_QUEUE, holder)
 
 

@@ -16,8 +16,8 @@ from services.scheduler.policy.limits import parent_of
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.api import time as times
 from shared.contracts.messages import QueueUsage
-from shared.jobs.budgets import Budget, Span, by_period, rate_begin
-from shared.jobs.limits import Holder, scopes_of
+from shared.jobs.budgets import Budget, PeriodSpan, by_period, rate_begin
+from shared.jobs.limits import LimitHolder, scopes_of
 from shared.model.resources import MEMORY
 
 WARNING: Final = 0.8
@@ -32,9 +32,9 @@ class BudgetLine(Struct, frozen=True, kw_only=True):
     queue: str
     subject: str
     """Who uses it, as a subject of a sentence."""
-    holder: Holder
+    holder: LimitHolder
     resource: str
-    span: Span
+    span: PeriodSpan
     amount_hours: float
     used_hours: float
     at: float
@@ -92,11 +92,11 @@ class BudgetAccounts:
         self._groups = by_period(budgets)
         self._spans = [budget.span(now) for budget in budgets]
         self._at = max((message.at for message in messages.values()), default=0.0)
-        self._used: dict[tuple[int, Holder], dict[str, float]] = {}
-        self._lately: dict[tuple[int, Holder], dict[str, float]] = {}
+        self._used: dict[tuple[int, LimitHolder], dict[str, float]] = {}
+        self._lately: dict[tuple[int, LimitHolder], dict[str, float]] = {}
         self._rate_begin = rate_begin(self._at)
-        self._keys: dict[tuple[str, Holder], tuple[tuple[int, Holder], ...]] = {}
-        self._lines: dict[tuple[int, Holder], tuple[BudgetLine, ...]] = {}
+        self._keys: dict[tuple[str, LimitHolder], tuple[tuple[int, LimitHolder], ...]] = {}
+        self._lines: dict[tuple[int, LimitHolder], tuple[BudgetLine, ...]] = {}
         self.is_known = any(message.periods for message in messages.values())
         """Whether accounting publishes sums for budgets."""
         for queue in sorted(messages):
@@ -113,7 +113,9 @@ class BudgetAccounts:
         for number, holder in sorted(self._used):
             yield from self._lines_of(number, holder)
 
-    def used_up(self, queue: str, holder: Holder, *, preemptable: bool) -> Iterator[BudgetLine]:
+    def used_up(
+        self, queue: str, holder: LimitHolder, *, preemptable: bool
+    ) -> Iterator[BudgetLine]:
         """Yield the used-up lines that keep jobs of a user and namespace in a queue from starting.
 
         `preemptable`: of PodGroups that agree to be evicted.
@@ -123,7 +125,7 @@ class BudgetAccounts:
                 continue
             yield from (line for line in self._lines_of(number, who) if line.ratio >= 1.0)
 
-    def _counting(self, queue: str, holder: Holder) -> tuple[tuple[int, Holder], ...]:
+    def _counting(self, queue: str, holder: LimitHolder) -> tuple[tuple[int, LimitHolder], ...]:
         """Return budget and holder of what a job counts against."""
         found = self._keys.get((queue, holder))
         if found is None:
@@ -140,21 +142,21 @@ class BudgetAccounts:
         for period in message.periods:
             for user, of_user in period.users.items():
                 for namespace, used in of_user.items():
-                    for key in self._counting(queue, Holder(user, namespace)):
+                    for key in self._counting(queue, LimitHolder(user, namespace)):
                         span = self._spans[key[0]]
                         if span is not None and period.begin == span.begin:
                             _add_to(self._used.setdefault(key, {}), used)
                         if period.begin == self._rate_begin:
                             _add_to(self._lately.setdefault(key, {}), used)
 
-    def _lines_of(self, number: int, holder: Holder) -> tuple[BudgetLine, ...]:
+    def _lines_of(self, number: int, holder: LimitHolder) -> tuple[BudgetLine, ...]:
         found = self._lines.get((number, holder))
         if found is None:
             found = tuple(self._make_lines(number, holder))
             self._lines[number, holder] = found
         return found
 
-    def _make_lines(self, number: int, holder: Holder) -> Iterator[BudgetLine]:
+    def _make_lines(self, number: int, holder: LimitHolder) -> Iterator[BudgetLine]:
         budget, span = self._budgets[number], self._spans[number]
         if span is None:
             return

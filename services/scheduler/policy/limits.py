@@ -12,7 +12,7 @@ from services.scheduler.engine.resources.amounts import AMOUNT_MAX
 from services.scheduler.engine.resources.dimensions import PODS_DIM, readable
 from services.scheduler.policy.reservations import unallocated_minimum
 from services.scheduler.policy.shares import room_for
-from shared.jobs.limits import Holder, LimitScope, scopes_of
+from shared.jobs.limits import LimitHolder, LimitScope, scopes_of
 from shared.jobs.users import user_of
 from shared.model.resources import PODS
 from shared.model.status import TaskStatus
@@ -38,9 +38,9 @@ def group_of(job: Job) -> str:
     return _SEPARATOR.join((job.queue, *holder_of(job)))
 
 
-def holder_of(job: Job) -> Holder:
+def holder_of(job: Job) -> LimitHolder:
     """Return user and namespace of a job."""
-    return Holder(user_of(job.annotations), job.namespace)
+    return LimitHolder(user_of(job.annotations), job.namespace)
 
 
 def usage(job: Job) -> IntArray:
@@ -88,7 +88,7 @@ def least_need(job: Job) -> IntArray | None:
 class Account:
     """What counts against one limit, for one user or namespace or for all."""
 
-    def __init__(self, limit: Limit, holder: Holder, ceiling: FloatArray) -> None:
+    def __init__(self, limit: Limit, holder: LimitHolder, ceiling: FloatArray) -> None:
         """`ceiling` is an amounts array of the limit, infinite where there is none."""
         self.limit = limit
         self.holder = holder
@@ -153,18 +153,18 @@ class LimitAccounts:
         self._cluster = cluster
         self._limits = limits
         self._ceilings = [_ceiling(limit, cluster) for limit in limits]
-        self._accounts: dict[tuple[int, Holder], Account] = {}
-        self._found: dict[tuple[str, Holder], tuple[Account, ...]] = {}
+        self._accounts: dict[tuple[int, LimitHolder], Account] = {}
+        self._found: dict[tuple[str, LimitHolder], tuple[Account, ...]] = {}
         for name, sums in cluster.rollup(usage, group_of).sums().items():
             queue, *holder = name.split(_SEPARATOR)
-            for account in self.of(queue, Holder(*holder)):
+            for account in self.of(queue, LimitHolder(*holder)):
                 account.add(sums)
 
     def of_job(self, job: Job) -> tuple[Account, ...]:
         """Return the accounts that a job counts against."""
         return self.of(job.queue, holder_of(job))
 
-    def of(self, queue: str, holder: Holder) -> tuple[Account, ...]:
+    def of(self, queue: str, holder: LimitHolder) -> tuple[Account, ...]:
         """Return the accounts of a user and namespace, those of the queue itself first."""
         found = self._found.get((queue, holder))
         if found is None:
@@ -172,7 +172,7 @@ class LimitAccounts:
             found = self._found[queue, holder] = tuple(self._account(*key) for key in keys)
         return found
 
-    def _account(self, number: int, holder: Holder) -> Account:
+    def _account(self, number: int, holder: LimitHolder) -> Account:
         found = self._accounts.get((number, holder))
         if found is None:
             found = Account(self._limits[number], holder, self._ceilings[number])

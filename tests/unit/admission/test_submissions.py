@@ -16,7 +16,7 @@ from services.admission.rules.review import (
 from shared.api import keys
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
-from shared.jobs.limits import Holder
+from shared.jobs.limits import LimitHolder
 from tests.support.clock import VirtualClock
 from tests.support.scripted_api import json
 from tests.unit.admission.asking import queue_named, sparse_job
@@ -44,7 +44,7 @@ def submit(
     facts = ReviewFacts(
         queues={queue["metadata"]["name"]: lenient(queue, Queue) for queue in QUEUES},
         submitted={
-            f"u{number}": SubmittedJob(queue, Holder(user, namespace))
+            f"u{number}": SubmittedJob(queue, LimitHolder(user, namespace))
             for number, (queue, user, namespace) in enumerate((*each, "ns")[:3] for each in there)
         },
     )
@@ -89,7 +89,7 @@ def listed(uid: str, *, phase: str = "Running") -> dict:
 async def test_jobs_are_counted_from_a_list_and_from_what_was_admitted_since(
     tmp_path: Path,
 ) -> None:
-    clock, mine = VirtualClock(), SubmittedJob("research", Holder("ann", "ns"))
+    clock, mine = VirtualClock(), SubmittedJob("research", LimitHolder("ann", "ns"))
     first = {"metadata": {"resourceVersion": "1"}, "items": [listed("a"), listed("b")]}
     ended = [listed("a"), listed("new", phase="Completed"), listed("x", phase="Aborted")]
     then = {"metadata": {"resourceVersion": "2"}, "items": ended}

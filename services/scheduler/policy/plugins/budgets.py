@@ -30,7 +30,7 @@ from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.budgets import BudgetAccounts, BudgetLine
 from services.scheduler.policy.limits import holder_of, least_need, with_pods
 from shared.jobs.budgets import PLUGIN, read_budgets
-from shared.jobs.limits import Holder
+from shared.jobs.limits import LimitHolder
 
 _TRAIT: Final = "budgets.holder"
 _PREEMPTABLE: Final = "preemptable"
@@ -82,7 +82,7 @@ class BudgetsPlugin:
         del queue  # the class has it
         name, user, namespace, agrees = task_class.traits.get(_TRAIT, "\n\n\n").split("\n")
         lines = self._accounts.used_up(
-            name, Holder(user, namespace), preemptable=agrees == _PREEMPTABLE
+            name, LimitHolder(user, namespace), preemptable=agrees == _PREEMPTABLE
         )
         return 0 if self._first(lines, task_class.request) else count
 

@@ -39,7 +39,7 @@ from services.scheduler.policy.limits import (
 )
 from services.scheduler.policy.reservations import without_gated
 from shared.api.base import describe_decode_error
-from shared.jobs.limits import Holder
+from shared.jobs.limits import LimitHolder
 from shared.model.quantity import is_quantity
 
 _GATE: Final = "limits"
@@ -162,7 +162,7 @@ class LimitsPlugin:
 
     def _of_class(self, task_class: TaskClass) -> Sequence[Account]:
         queue, user, namespace, _ = _names(task_class)
-        return self._accounts.of(queue, Holder(user, namespace))
+        return self._accounts.of(queue, LimitHolder(user, namespace))
 
     def _allowed(self, task_class: TaskClass, count: int) -> int:
         """Return how many of so many pods of a class may be placed, one after another."""
