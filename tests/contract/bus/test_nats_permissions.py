@@ -178,7 +178,8 @@ async def test_a_user_hears_its_own_inbox_and_no_stream_but_events(user, bus, se
     subjects = [f"{inbox_prefix(other)}.>" for other in (*USERS, "admin")]
     subjects += [pattern for spec in all_streams(streams("local")) for pattern in spec.subjects]
     subjects += [">", "_INBOX.>", "_R_.>", "$JS.>", "$SYS.>", "pumice.>", "$JS.EVENT.ADVISORY.>"]
-    subjects += ["told.>", "told.pumice.local.events.>", Subjects(cluster="local").admissions]
+    told = Subjects(cluster="local")
+    subjects += ["told.>", "told.pumice.local.events.>", told.admissions, told.budget_warnings]
     for subject in subjects:
         await mine.client.subscribe(subject)
     await mine.settled()
@@ -187,7 +188,7 @@ async def test_a_user_hears_its_own_inbox_and_no_stream_but_events(user, bus, se
     if user == "events":
         wanted |= {"_INBOX.>", "pumice.local.events.>"}
     if user == "controller":
-        wanted.add(Subjects(cluster="local").admissions)
+        wanted |= {told.admissions, told.budget_warnings}
     assert granted == wanted
     await mine.client.close()
 
