@@ -62,7 +62,9 @@ def test_no_user_may_publish_into_another_cluster_or_hear_another_users_inbox():
         elif user != "declarer":
             heard |= {f"pumice.c1.presence.{user}.*"}
         if user == "controller":  # the copies of the events that it needs, republished by NATS
-            heard |= {"told.pumice.c1.events.gang.admitted.*"}
+            heard |= {
+                f"told.pumice.c1.events.{each}.*" for each in ("gang.admitted", "budget.reached")
+            }
         if user == "accounting":
             heard |= {SUBJECTS.reports}
         assert set(granted.subscribe) == heard

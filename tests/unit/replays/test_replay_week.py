@@ -1,5 +1,6 @@
 """`pumice replay-week`: what another configuration would have changed for recorded jobs."""
 
+import argparse
 import json
 import time
 from pathlib import Path
@@ -7,11 +8,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
+from pumice.cli import what_if as command
 from pumice.cli.main import main
+from pumice.local.errors import WrongSettingError
 from pumice.replays.engine import node_object, queue_object
 from services.accounting.adapters.database import engine_of, migrate
 from services.accounting.schema import ALLOCATIONS, JOBS
+from shared.api.kinds import NODE, QUEUE
 from shared.runtime.values import Secret
+from tests.support.scripted_api import ScriptedApi
+from tests.support.scripted_api import json as answer
 
 HOUR = 3600.0
 GPU = "nvidia.com/gpu"
@@ -85,6 +91,35 @@ def test_the_table_has_a_line_per_queue_and_user(recorded, capsys):
     page = (Path(__file__).parents[3] / "docs/fair-share.md").read_text("utf-8")
     assert f"\n{head}\n" in page
     assert [line.split()[1] for line in lines] == ["*", "ann", "bob"]
+
+
+def what_if(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+async def test_another_half_life_is_replayed_on_the_nodes_and_queues_of_the_cluster(
+    recorded, capsys
+):
+    folder, url = recorded
+    api = ScriptedApi()
+    for each in json.loads((folder / "cluster.json").read_text())["items"]:
+        api.then(answer({"items": [each]}))
+    async with api.serving():
+        (folder / "kubeconfig").write_text(api.kubeconfig())
+        words = ["--database", url, "--conf", str(folder / "fair.conf"), "-o", "json"]
+        words += ["--fairshare", "half-life=14d", "--kubeconfig", str(folder / "kubeconfig")]
+        assert await command.run(what_if(*words)) == 0
+    assert [seen.path for seen in api.seen] == [NODE.path(), QUEUE.path()]
+    rows = {row["user"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["bob"]["baseline_h"] < 6
+    assert rows["bob"]["changed_h"] < 6
+
+
+async def test_a_half_life_needs_records_and_a_configuration():
+    with pytest.raises(WrongSettingError, match="--database URL and --conf FILE"):
+        await command.run(what_if("--fairshare", "half-life=14d"))
 
 
 @pytest.mark.parametrize(
