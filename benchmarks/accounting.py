@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.accounting.adapters.database import engine_of
@@ -23,6 +23,7 @@ from services.accounting.adapters.reports import UsageReports
 from services.accounting.adapters.store import AccountingDatabase, StreamPosition
 from services.accounting.books.ledger import RowChanges
 from services.accounting.books.rows import DAY_S, Allocation, JobRow, usage_of
+from services.accounting.schema import ALLOCATIONS, JOBS, USAGE_DAYS
 from shared.runtime.values import Secret
 
 BATCH = 500
@@ -34,7 +35,6 @@ RUNNING = 20_000
 
 AGAIN = 100_000
 """Rows that are written to the filled database."""
-UID = {"sqlite": "lower(hex(randomblob(16)))", "postgresql": "md5(random()::text)"}
 
 
 def allocation(number: int, drawn: random.Random, *, ends: bool) -> Allocation:
@@ -105,27 +105,41 @@ async def write(store: AccountingDatabase, numbers: range, drawn: random.Random)
 
 
 async def copy(engine: AsyncEngine, copies: int) -> None:
-    """Add copies of all rows that ended, and their part of the daily sums."""
+    """Add copies of all rows that ended, and their part of the daily sums; of SQLite only.
+
+    Uids of copies ascend, so that they are added quickly, and are spread over all uids, so that a
+    random one belongs anywhere between them.
+    """
     begun = time.perf_counter()
-    uid = UID[engine.dialect.name]
-    for table, key in (("allocations", "pod_uid"), ("jobs", "uid")):
+    for table, key in ((ALLOCATIONS, "pod_uid"), (JOBS, "uid")):
+        columns = [f'"{each.name}"' for each in table.c if each.name != key]
+        place = f"{2**32 - 1}.0 * (:number * :rows + place) / (:copies * :rows)"
+        add = (
+            f"insert into {table} ({key}, {', '.join(columns)}) select "
+            f"printf('%08x-copy', cast({place} as integer)), {', '.join(columns)} from base"
+        )
         async with engine.begin() as connection:
+            for index in table.indexes:
+                await connection.run_sync(index.drop)
             await connection.execute(
-                text(f"create temporary table found as select * from {table} where ended > 0")
-            )
-            await connection.execute(text(f"update found set {key} = ''"))
-            columns = (await connection.execute(text("select * from found limit 1"))).keys()
-            named = ", ".join(f'"{name}"' for name in columns)
-            taken = ", ".join(uid if name == key else f'"{name}"' for name in columns)
-            for _ in range(copies):
-                await connection.execute(
-                    text(f"insert into {table} ({named}) select {taken} from found")
+                text(
+                    "create temporary table base as select *, row_number() over () - 1 as place "
+                    f"from {table} where ended is not null"
                 )
-            await connection.execute(text("drop table found"))
+            )
+            rows = (await connection.execute(text("select count(*) from base"))).scalar_one()
+        for number in range(copies):
+            async with engine.begin() as connection:
+                given = {"number": number, "copies": copies, "rows": rows}
+                await connection.execute(text(add), given)
+        async with engine.begin() as connection:
+            await connection.execute(text("drop table base"))
+            for index in table.indexes:
+                await connection.run_sync(index.create)
     async with engine.begin() as connection:
-        sums = f"update usage_days set amount_seconds = amount_seconds * {copies + 1}"
-        await connection.execute(text(sums))
-        (held,) = (await connection.execute(text("select count(*) from allocations"))).one()
+        amount = USAGE_DAYS.c.amount_seconds
+        await connection.execute(update(USAGE_DAYS).values(amount_seconds=amount * (copies + 1)))
+        held = (await connection.execute(text("select count(*) from allocations"))).scalar_one()
     print(f"filled to {held:,} allocations in {time.perf_counter() - begun:.0f} s")
 
 
