@@ -43,7 +43,7 @@ async def build(
     )
     past_usage = PastUsagePublisher(
         UsageSums(engine, settings.usage_half_life),
-        BudgetPeriods(UsageReports(engine), settings.scheduler_conf, context.log),
+        BudgetPeriods(engine, settings.scheduler_conf, context.log),
         bus,
         half_life_s=settings.usage_half_life,
         streams=needed,

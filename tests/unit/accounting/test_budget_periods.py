@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.accounting.adapters.budget_periods import BudgetPeriods
 from services.accounting.adapters.database import engine_of
-from services.accounting.adapters.reports import UsageReports
 from services.accounting.adapters.store import AccountingDatabase, StreamPosition
 from services.accounting.books.ledger import RowChanges
 from services.accounting.books.rows import Allocation, usage_of
@@ -42,8 +42,8 @@ class Log:
         self.warnings.append((event, reason))
 
 
-def summing(reports: UsageReports, conf: Path | None, log: Any = None) -> BudgetPeriods:
-    return BudgetPeriods(reports, "" if conf is None else str(conf), log or Log())
+def summing(engine: AsyncEngine, conf: Path | None, log: Any = None) -> BudgetPeriods:
+    return BudgetPeriods(engine, "" if conf is None else str(conf), log or Log())
 
 
 def allocation(
@@ -56,7 +56,7 @@ def allocation(
 
 
 @pytest_asyncio.fixture
-async def reports(tmp_path: Path) -> AsyncIterator[UsageReports]:
+async def engine(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
     engine = engine_of(f"sqlite:///{tmp_path}/usage.db", Secret())
     store = AccountingDatabase(engine)
     await store.migrate()
@@ -71,16 +71,16 @@ async def reports(tmp_path: Path) -> AsyncIterator[UsageReports]:
             usage[key] = usage.get(key, 0.0) + amount
     changes = RowChanges(allocations=rows, jobs=[], usage=usage)
     await store.write(changes, StreamPosition(stream="EVENTS"))
-    yield UsageReports(engine)
+    yield engine
     await engine.dispose()
 
 
 async def test_sums_are_since_the_begin_of_each_period_and_of_yesterday(
-    reports: UsageReports, tmp_path: Path
+    engine: AsyncEngine, tmp_path: Path
 ) -> None:
     conf = tmp_path / "scheduler.conf"
     conf.write_text(CONF)
-    sums = await summing(reports, conf).at(NOW)
+    sums = await summing(engine, conf).at(NOW)
     month, lately = sums.of("research")
     assert (month.begin, lately.begin) == (MONTH, YESTERDAY)
     assert month.users == {
@@ -95,21 +95,21 @@ async def test_sums_are_since_the_begin_of_each_period_and_of_yesterday(
     "text", ["", "actions: allocate\n", "tiers: [{plugins: [{name: gang}]}]\n"]
 )
 async def test_without_budgets_nothing_is_summed(
-    reports: UsageReports, tmp_path: Path, text: str
+    engine: AsyncEngine, tmp_path: Path, text: str
 ) -> None:
     conf = tmp_path / "scheduler.conf"
     conf.write_text(text)
-    assert (await summing(reports, conf).at(NOW)).of("research") == ()
-    assert (await summing(reports, None).at(NOW)).of("research") == ()
+    assert (await summing(engine, conf).at(NOW)).of("research") == ()
+    assert (await summing(engine, None).at(NOW)).of("research") == ()
 
 
 async def test_a_file_that_cannot_be_read_leaves_the_last_budgets_and_says_so_once(
-    reports: UsageReports, tmp_path: Path
+    engine: AsyncEngine, tmp_path: Path
 ) -> None:
     conf = tmp_path / "scheduler.conf"
     conf.write_text(CONF)
     log = Log()
-    periods = summing(reports, conf, log)
+    periods = summing(engine, conf, log)
     await periods.at(NOW)
     conf.write_text(CONF.replace("month", "year"))
     for _ in range(2):
