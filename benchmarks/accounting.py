@@ -11,7 +11,6 @@ import random
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy import text, update
@@ -24,6 +23,9 @@ from services.accounting.adapters.store import AccountingDatabase, StreamPositio
 from services.accounting.books.ledger import RowChanges
 from services.accounting.books.rows import DAY_S, Allocation, JobRow, usage_of
 from services.accounting.schema import ALLOCATIONS, JOBS, USAGE_DAYS
+from shared.api.time import format_seconds
+from shared.api.usage_reports import UsageReportSpec
+from shared.runtime.clock import SystemClock
 from shared.runtime.values import Secret
 
 BATCH = 500
@@ -33,6 +35,15 @@ RUNNING = 20_000
 """Allocations that did not end, which a report adds one by one."""
 
 
+REPORTS = (
+    ("usage", ("queue",)),
+    ("usage", ("user",)),
+    ("usage", ("queue", "user", "namespace")),
+    ("usage", ("day", "queue")),
+    ("jobs", ("queue",)),
+    ("waits", ("queue",)),
+    ("efficiency", ("queue",)),
+)
 AGAIN = 100_000
 """Rows that are written to the filled database."""
 
@@ -144,14 +155,15 @@ async def copy(engine: AsyncEngine, copies: int) -> None:
 
 
 async def read(engine: AsyncEngine) -> None:
-    """Time the sums of a month, and what is published each minute."""
-    reports, month_s = UsageReports(engine), MONTH_DAYS * DAY_S
-    groups: Sequence[list[str]] = (["queue"], ["user"], ["queue", "user", "namespace"])
-    for by in groups:
+    """Time the reports of a month, and what is published each minute."""
+    reports, month_s = UsageReports(engine, clock=SystemClock()), MONTH_DAYS * DAY_S
+    since, until = format_seconds(0.0), format_seconds(month_s)
+    for report, by in REPORTS:
+        spec = UsageReportSpec(report=report, by=by, since=since, until=until)
         begun = time.perf_counter()
-        found = await reports.usage(by, since_s=0.0, until_s=month_s)
+        found = (await reports.report(spec)).rows
         took_s = time.perf_counter() - begun
-        print(f"usage of a month by {', '.join(by)}: {len(found):,} lines in {took_s:.2f} s")
+        print(f"{report} of a month by {', '.join(by)}: {len(found):,} rows in {took_s:.2f} s")
     sums = UsageSums(engine, 7 * DAY_S)
     for name, at in (("after a start", month_s + SETTLED_S), ("then", month_s + SETTLED_S + 60)):
         begun = time.perf_counter()
