@@ -17,7 +17,7 @@ from shared.model.resources import PODS
 from shared.runtime.logs import Logger
 
 _BY: Final = ("queue", "user", "namespace")
-_Sums = dict[tuple[str, str, str, str], float]
+_Sums = dict[tuple[str, ...], float]
 """Queue, user, namespace, resource → amount·seconds."""
 _Users = dict[str, dict[str, dict[str, float]]]
 
@@ -89,8 +89,8 @@ async def _sums(connection: AsyncConnection, begin: float, now: float) -> _Sums:
         .where(days.day >= int(begin // DAY_S))
         .group_by(*columns)
     )
-    for queue, user, namespace, resource, amount in found:
-        sums[queue, user, namespace, resource] = float(amount)
+    for *key, amount in found:
+        sums[tuple(key)] = float(amount)
     shape = [rows.cpu_milli, rows.memory_bytes, cast(rows.scalars, String)]
     since = case((rows.started > begin, rows.started), else_=begin)
     alike = [*(rows[name] for name in _BY), *shape]
@@ -99,9 +99,9 @@ async def _sums(connection: AsyncConnection, begin: float, now: float) -> _Sums:
         .where(rows.ended.is_(None), rows.started < now)
         .group_by(*alike)
     )
-    for queue, user, namespace, cpu_milli, memory_bytes, scalars, seconds in found:
+    for *names, cpu_milli, memory_bytes, scalars, seconds in found:
         others = msgspec.json.decode(scalars, type=dict[str, int])
         for resource, amount in ((PODS, 1000), *amounts_of(cpu_milli, memory_bytes, others)):
-            key = (queue, user, namespace, resource)
-            sums[key] = sums.get(key, 0.0) + amount * seconds
+            group = (*names, resource)
+            sums[group] = sums.get(group, 0.0) + amount * seconds
     return sums
