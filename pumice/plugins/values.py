@@ -138,10 +138,14 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
 
 
 class EvictionKind(enum.IntEnum):
-    """The action that asks `evictable`: it evicts for whole gangs, in a queue or across queues."""
+    """The action that asks `evictable`: it evicts for whole gangs, in a queue or across queues.
+
+    The action defrag asks which pods may move to other nodes; all plugins have to agree.
+    """
 
     GANG_PREEMPT = 1
     GANG_RECLAIM = 2
+    DEFRAGMENT = 3
 
 
 class CrossNodeVerdict(NamedTuple):

@@ -79,6 +79,8 @@ def untimed(_: CyclePart, __: str) -> None:
 def configure(text: str = DEFAULT_TEXT, *, plugins: Plugins = PLUGINS) -> SchedulerConfig:
     """Return a configuration that `decide` accepts. Raises `BadConfig` naming the place."""
     config = parse(text, actions=ACTIONS.keys(), plugins=plugins.keys())
+    if config.volcano_evictions and "defrag" in config.actions:
+        raise BadConfig("actions: with volcanoEvictions, defrag cannot keep the room that it makes")
     warnings = list(config.warnings)
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:

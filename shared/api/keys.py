@@ -87,6 +87,8 @@ PREEMPT_MIN_RUNTIME: Final = "pumice.dev/preempt-min-runtime"
 RECLAIM_MIN_RUNTIME: Final = "pumice.dev/reclaim-min-runtime"
 """Annotations of a queue: how long its jobs run before pods of their gangs may be preempted by
 others of the queue, or reclaimed by other queues (plugin `minruntime`)."""
+DEFRAG: Final = "pumice.dev/defrag"
+"""Annotation of the queue `root`: until when which pods may be moved (action `defrag`)."""
 
 # --- queues (KY3) ---
 HIERARCHY: Final = "volcano.sh/hierarchy"

@@ -87,6 +87,12 @@ def is_whole(job: Job, uids: Collection[str]) -> bool:
     )
 
 
+def are_surplus(job: Job, tasks: Iterable[Task]) -> bool:
+    """Tell whether a job keeps all its minima without these tasks."""
+    slack = _Slack(job)
+    return all(slack.spend(task) for task in tasks)
+
+
 def permitted(found: Iterable[Bundle], uids: Collection[str]) -> list[Bundle]:
     """Return bundles limited to the permitted tasks; a whole gang needs all its tasks."""
     left = []

@@ -11,6 +11,7 @@ from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.actions import (
     allocate,
     backfill,
+    defrag,
     enqueue,
     gangpreempt,
     gangreclaim,
@@ -18,6 +19,7 @@ from services.scheduler.policy.actions import (
     reclaim,
     shuffle,
 )
+from services.scheduler.policy.actions.defrag import DefragOptions
 from services.scheduler.policy.actions.gang_evictions import GangOptions
 from services.scheduler.policy.actions.preempt import PreemptArguments
 from services.scheduler.policy.devices.selectors import Evaluator
@@ -74,6 +76,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "shuffle": shuffle.execute,
     "gangpreempt": gangpreempt.execute,
     "gangreclaim": gangreclaim.execute,
+    "defrag": defrag.execute,
 }
 
 ARGUMENTS: Final[Mapping[str, Callable[[Arguments], object]]] = {
@@ -82,6 +85,7 @@ ARGUMENTS: Final[Mapping[str, Callable[[Arguments], object]]] = {
     "reclaim": reclaim.spares,
     "gangpreempt": GangOptions.read,
     "gangreclaim": GangOptions.read,
+    "defrag": DefragOptions.read,
 }
 """Readers of the arguments of actions, tried when a configuration is loaded."""
 

@@ -39,7 +39,9 @@ _REFUSING_BY_AMOUNTS: Final = frozenset(
 `reservation` depends on the clock, and says for which jobs it does (`Hooks.job_watched`).
 `limits` gives users different answers, where tasks of different users are in different classes.
 """
-_EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
+_EVICTING: Final = frozenset(
+    {"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim", "defrag"}
+)
 _EVICTS_FOR_NO_TASK: Final = "shuffle"
 _HOLDS_JOBS: Final = frozenset({"reservation", "limits"})
 """Hold back jobs that have room, so that job order alone does not say which of them gets it."""

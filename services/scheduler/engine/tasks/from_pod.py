@@ -52,6 +52,7 @@ def fill_in(task: Task, key: str, pod: Pod) -> None:
     task.namespace = meta.namespace
     task.job_key = f"{meta.namespace}/{group}" if group else ""
     task.owner_job = meta.owner_job
+    task.owned = meta.controller is not None
     task.role = meta.annotations.get(keys.TASK_SPEC) or meta.labels.get(keys.TASK_SPEC, "")
     task.priority = _priority(pod)
     task.priority_class = spec.priority_class_name

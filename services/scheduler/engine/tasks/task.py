@@ -103,6 +103,7 @@ class Task:
         "node",
         "nominated",
         "ours",
+        "owned",
         "owner_job",
         "pod_priority",
         "preemptable",
@@ -138,6 +139,8 @@ class Task:
     labels: Mapping[str, str]
     ours: bool
     """Whether this scheduler is asked to place it."""
+    owned: bool
+    """Whether it has a controller, which makes another pod in its place."""
     gated: bool
     queue_gated: bool
     """Whether the gate of its queue is the only one that is left."""

@@ -284,22 +284,32 @@ class GangEviction:
         places: Mapping[str, str],
         position: int,
     ) -> None:
-        """Pipeline the tasks, commit the evictions and pin the subgroups to their HyperNodes.
+        """Commit, and pin the subgroups to their HyperNodes."""
+        commit_exchange(self._session, self._job, evicted, taken, position)
+        self._session.network.nominated.update(places)
 
-        ⚠ Every task is nominated when any pod was evicted, not only those on cleared nodes (SS11).
-        """
-        session = self._session
-        _assign(evicted, taken, session)
-        for task, column in taken:
-            session.place(self._job, [task], [column], waiting=True)
-        known = len(session.nominations)
-        session.commit_evictions(position)
-        if evicted:
-            nominated = {each.uid for each in session.nominations[known:]}
-            session.nominations += [
-                nomination(self._job, task) for task, _ in taken if task.uid not in nominated
-            ]
-        session.network.nominated.update(places)
+
+def commit_exchange(
+    session: Session,
+    job: Job,
+    evicted: Sequence[Evicted],
+    taken: Sequence[PipelinedTask],
+    position: int,
+) -> None:
+    """Pipeline a gang's tasks, and put the evictions for them since `position` into the plan.
+
+    ⚠ Every task is nominated when any pod was evicted, not only those on cleared nodes (SS11).
+    """
+    _assign(evicted, taken, session)
+    for task, column in taken:
+        session.place(job, [task], [column], waiting=True)
+    known = len(session.nominations)
+    session.commit_evictions(position)
+    if evicted:
+        nominated = {each.uid for each in session.nominations[known:]}
+        session.nominations += [
+            nomination(job, task) for task, _ in taken if task.uid not in nominated
+        ]
 
 
 def _worksheet(session: Session, job: Job) -> list[SubJobPlacement]:

@@ -331,7 +331,7 @@ class Capacity:
     def _evictable(
         self, context: EvictionContext, candidates: Sequence[Task]
     ) -> Sequence[Task] | None:
-        if context.kind is EvictionKind.GANG_PREEMPT:
+        if context.kind is not EvictionKind.GANG_RECLAIM:
             return candidates
         if not self._ready:
             return []

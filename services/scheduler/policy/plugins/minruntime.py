@@ -47,6 +47,8 @@ class MinRuntime:
         hooks.evictable(self._evictable)
 
     def _evictable(self, context: EvictionContext, candidates: Sequence[Task]) -> list[Task]:
+        if context.kind is EvictionKind.DEFRAGMENT:
+            return self._unprotected(_PREEMPT, self._unprotected(_RECLAIM, candidates))
         kind = _PREEMPT if context.kind is EvictionKind.GANG_PREEMPT else _RECLAIM
         return self._unprotected(kind, candidates)
 

@@ -37,8 +37,9 @@ class Priority:
         def lower_jobs(context: EvictionContext, candidates: Sequence[Task]) -> list[Task]:
             if context.kind is EvictionKind.GANG_RECLAIM:
                 return list(candidates)  # between queues fairness decides, not priority
+            most = context.job.priority - (context.kind is not EvictionKind.DEFRAGMENT)
             jobs = ((task, cluster.job_of(task)) for task in candidates)
-            return [task for task, job in jobs if job and job.priority < context.job.priority]
+            return [task for task, job in jobs if job and job.priority <= most]
 
         hooks.preemptable(lower, among=_may_give)
         hooks.evictable(lower_jobs)
