@@ -71,6 +71,11 @@ COMMANDS: Final = {
         help="tell what would happen: with a job, another queue, other nodes",
         extra="services",
     ),
+    "defrag": CommandEntry(
+        module="pumice.cli.defrag",
+        help="show which moves of pods let waiting jobs start, or make them",
+        extra="services",
+    ),
     "replay-week": CommandEntry(
         module="pumice.cli.replay_week",
         help="replay recorded jobs with another configuration",

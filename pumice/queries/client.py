@@ -48,6 +48,7 @@ _OTHERS_MAX: Final = 5
 _CLUSTER: Final = "at the cluster scope"
 _CLUSTER_WIDE_HINT: Final = "a ClusterRoleBinding to view, or to pumice-visibility-viewer, gives it"
 _RIGHTS_HINTS: Final = (
+    ("queues", _CLUSTER, "the ClusterRole pumice-defragmenter gives it"),
     ("whatifs/cluster", "", "the ClusterRole pumice-visibility-planner gives it"),
     ("whatifs", "", "the ClusterRole edit, or pumice-visibility-editor, gives it"),
     ("pendingjobs", _CLUSTER, f"ask about one namespace, without -A; for all {_CLUSTER_WIDE_HINT}"),
@@ -291,6 +292,13 @@ class QueryClient:
             return await self._request("POST", path, query=_STRICT, body=body)
         except _Unknown as unknown:
             raise QueryError(str(unknown)) from unknown
+
+    async def send(self, request: Request) -> bytes:
+        """Send a request about another group. Raises QueryError."""
+        try:
+            return await self._transport.exchange(request)
+        except PumiceError as error:
+            raise QueryError(self._error_message(error)) from error
 
     async def is_served(self, plural: str) -> bool:
         """Return whether the group serves a resource (older ones lack some). Raises QueryError."""

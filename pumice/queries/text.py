@@ -14,6 +14,7 @@ from shared.api.visibility import (
     Finding,
     Holder,
     LosingJob,
+    MovedPod,
     ObjectRef,
     PendingJob,
     QueueResource,
@@ -367,6 +368,24 @@ def _imagined(status: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[s
     yield from _labelled("loses", _named(status, "losing", _losing))
     if status.hidden:
         yield f"  and {status.hidden} in namespaces that you may not see"
+
+
+def moves(status: WhatIfStatus) -> str:
+    """Return the pods that would move, what that costs, and what would start."""
+    cost = sum(max(0, move.cost) for move in status.moves)
+    price = f"{plural(len(status.moves), 'move')}, cost {cost}"
+    lines = [price if status.moves else "no move lets a waiting job start"]
+    lines += _labelled("moves", _named(status, "moves", _move))
+    lines += _labelled("starts", _named(status, "starting", _key_of))
+    if status.hidden:
+        lines.append(f"  and {status.hidden} in namespaces that you may not see")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _move(move: MovedPod) -> str:
+    cost = f", cost {move.cost}" if move.cost else ""
+    claimant = f" for {_key_of(move.starts)}" if move.starts is not None else ""
+    return f"{move.namespace}/{move.name} from {move.node} to {move.to or '-'}{claimant}{cost}"
 
 
 def _moved(pods: int, unplaced: int) -> str:

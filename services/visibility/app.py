@@ -205,8 +205,8 @@ class _Following:
         return queries, owner, [*parts, self._past_usage, self._expressions]
 
     def _policy(self) -> DecisionPolicy:
-        return DecisionPolicy(
-            config=self._conf.config,
+        return DecisionPolicy.of(
+            self._conf.config,
             plugins=self._plugins,
             seed=self._settings.seed,
             sharding=self._sharding,

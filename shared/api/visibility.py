@@ -243,6 +243,22 @@ class EvictedPod(View, frozen=True, kw_only=True):
     queue: QueueName = ""
 
 
+class MovedPod(View, frozen=True, kw_only=True):
+    """A pod that would leave its node so that a job starts, and run on another one."""
+
+    namespace: Annotated[str, doc("Namespace of the pod.")]
+    name: Annotated[str, doc("Name of the pod.")]
+    uid: Annotated[str, doc("Uid of the pod.")] = ""
+    job: Annotated[str, doc("Name of its Job, or of its PodGroup without one.")] = ""
+    queue: QueueName = ""
+    cost: Annotated[int, doc("What its eviction costs, as it or its PodGroup states.")] = 0
+    node: Annotated[str, doc("Name of its node.")] = ""
+    to: Annotated[str, doc("Name of the node that the pod in its place fits on.")] = ""
+    starts: Annotated[
+        ObjectRef | None, doc("The job that it makes room for; empty if you may not see that.")
+    ] = None
+
+
 class Delay(View, frozen=True, kw_only=True):
     """A waiting job that would start later."""
 
@@ -284,8 +300,12 @@ class WhatIfStatus(View, frozen=True, kw_only=True):
     ] = ()
     placements: Annotated[tuple[TaskPlacement, ...], doc("Where its pods go.")] = ()
     evictions: Annotated[tuple[EvictedPod, ...], doc("Pods that have to go.")] = ()
+    moves: Annotated[tuple[MovedPod, ...], doc("Pods that move for jobs that wait.")] = ()
+    makes_moves: Annotated[
+        bool, doc("Whether the scheduler's configuration has the action defrag.")
+    ] = False
     starting: Annotated[
-        tuple[ObjectRef, ...], doc("Waiting jobs that would start with the changed queue or nodes.")
+        tuple[ObjectRef, ...], doc("Waiting jobs that would start with the change.")
     ] = ()
     delays: Annotated[
         tuple[Delay, ...], doc("Jobs that would start now, and do not with the change.")

@@ -43,6 +43,15 @@ class QueueChange(View, frozen=True, kw_only=True):
     )
 
 
+class Defragmentation(View, frozen=True, kw_only=True):
+    """Moves of pods to other nodes, so that waiting jobs start."""
+
+    max_moves: Annotated[int, doc("Most pods that move, 1 to 500.")] = 20
+    max_cost: Annotated[
+        float | None, doc("Largest sum of the eviction costs of these pods; empty: any.")
+    ] = None
+
+
 class WhatIfSpec(View, frozen=True, kw_only=True):
     """A change to imagine: a job, another queue, nodes that come or go."""
 
@@ -57,11 +66,16 @@ class WhatIfSpec(View, frozen=True, kw_only=True):
         tuple[Node, ...], doc("Nodes of which the job gets as many as it needs to start, by name.")
     ] = ()
 
+    defragment: Annotated[Defragmentation | None, doc("Pods move so that waiting jobs start.")] = (
+        None
+    )
+
     @property
     def changes_cluster(self) -> bool:
-        """Return whether queues or nodes are other ones than there are."""
+        """Return whether queues, nodes or places of pods are other ones than there are."""
         queues = self.queue is not None or self.change_queue is not None
-        return bool(queues or self.add_nodes or self.drain_nodes or self.shapes)
+        nodes = self.add_nodes or self.drain_nodes or self.shapes
+        return bool(queues or nodes or self.defragment is not None)
 
 
 class WhatIf(View, frozen=True, kw_only=True):

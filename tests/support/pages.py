@@ -81,6 +81,7 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("README.md", "Use it"): FIRST_STEPS,
     ("cli.md", "Questions"): CLI,
     ("fair-share.md", "Ask what it would change"): "tests/unit/replays/test_replay_week.py",
+    ("defragmentation.md", "Show the moves"): "tests/unit/queries/test_defrag_command.py",
     ("cli.md", "As a plugin of kubectl"): CLI,
     ("cli.md", "Completion"): CLI,
     ("vcctl.md", "vcctl and Slurm's names"): VCCTL,

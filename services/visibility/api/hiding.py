@@ -28,6 +28,7 @@ def _own(entry: Any) -> str:  # noqa: ANN401 - pods and references
 _LISTS: Final[dict[str, Callable[[Any], str]]] = {
     "placements": lambda _: "",
     "evictions": _own,
+    "moves": _own,
     "starting": _own,
     "delays": _of_job,
     "losing": _of_job,
@@ -46,6 +47,7 @@ def _named(result: Explanation | WhatIfStatus) -> Iterator[str]:
         return
     for name, namespace_of in _LISTS.items():
         yield from map(namespace_of, getattr(result, name))
+    yield from (move.starts.namespace for move in result.moves if move.starts is not None)
 
 
 def hide(result: T, seen: Collection[str]) -> T:
@@ -66,6 +68,12 @@ def hide(result: T, seen: Collection[str]) -> T:
         shown[name] = visible[:LISTED_MAX]
         if len(visible) > LISTED_MAX:
             remaining[name] = len(visible) - LISTED_MAX
+    shown["moves"] = tuple(
+        move
+        if move.starts is None or _is_seen(move.starts.namespace, seen)
+        else replace(move, starts=None)
+        for move in shown["moves"]
+    )
     return replace(result, **shown, hidden=hidden, remaining=remaining)
 
 

@@ -21,6 +21,7 @@ from services.scheduler.engine.plan import DesiredPodGroupStatus, Eviction, Gang
 from services.scheduler.engine.state.assumptions import Assumption
 from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.actions.defrag import REASON
 from services.visibility.forecast.shapes import pods, pods_of
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.pending import waits
@@ -38,6 +39,8 @@ from shared.model.status import TaskStatus
 FEW: Final = 50
 """With so many waiting jobs at most, each of them may evict in a cycle. A search for victims takes
 as long as dozens of searches for room, so that with more only the job asked about may."""
+_DUE_S: Final = 10
+"""A policy with the action defrag moves pods in the first cycle: its last round is so long ago."""
 CYCLES_MAX: Final = 8
 """A job is admitted and placed, and what it displaces comes to rest, in fewer cycles."""
 
@@ -55,6 +58,7 @@ class Rehearsal(Imagined):
         self.evicted: dict[str, Eviction] = {}
         """Evicted pods, by uid."""
         self._back_off_refused()
+        mirror.state.memory[REASON] = now - _DUE_S
 
     # --- changes -----------------------------------------------------------------------------
 
@@ -210,12 +214,15 @@ class Rehearsal(Imagined):
         """Let victims be gone in the next cycle, which places again what they made room for.
 
         They fail rather than succeed: a pod that has succeeded counts for its gang's minimum.
+        Those that move come again at once, because where they go is part of the decision.
         """
         for victim in victims:
             self.evicted[victim.uid] = victim
             task = self._cluster_state.task(victim.uid)
             job = self._cluster_state.jobs.get(victim.job)
-            if task is not None and job is not None:
+            if task is not None and victim.reason == REASON:
+                self.displace([task])
+            elif task is not None and job is not None:
                 self.settle(job, [task], TaskStatus.FAILED)
 
     def _restore_later(self, uid: str, intent: str) -> None:

@@ -16,6 +16,7 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.state.shards import UNSHARDED, Sharding
+from services.scheduler.policy.actions.defrag import REASON
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.visibility.queries.pending import pending_jobs
 from services.visibility.queries.queues import queue_trees
@@ -31,6 +32,27 @@ class DecisionPolicy(Struct, frozen=True, kw_only=True):
     plugins: Plugins = field(default_factory=lambda: PLUGINS)
     seed: int = 0
     sharding: Sharding = UNSHARDED
+    makes_moves: bool = False
+    """Whether the scheduler's configuration has the action defrag, which `config` is without."""
+
+    @classmethod
+    def of(
+        cls,
+        config: SchedulerConfig,
+        *,
+        plugins: Plugins = PLUGINS,
+        seed: int = 0,
+        sharding: Sharding = UNSHARDED,
+    ) -> "DecisionPolicy":
+        """Return the settings of a scheduler; moves are decided for queries about moves alone."""
+        actions = tuple(action for action in config.actions if action != REASON)
+        return cls(
+            config=replace(config, actions=actions),
+            plugins=plugins,
+            seed=seed,
+            sharding=sharding,
+            makes_moves=actions != config.actions,
+        )
 
 
 def without_evictions(config: SchedulerConfig) -> SchedulerConfig:

@@ -20,6 +20,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Eviction, JobExplanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import BadFact
+from services.scheduler.policy.actions.defrag import REASON
 from services.visibility.forecast.shapes import pods, pods_of
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.gangs import (
@@ -28,6 +29,7 @@ from services.visibility.queries.gangs import (
     check_names,
     imagined,
 )
+from services.visibility.queries.moves import defragmenting, moves_of
 from services.visibility.queries.node_counts import SHAPES_MAX, Counts, fewest
 from services.visibility.queries.pending import waits
 from services.visibility.queries.rehearsal import Rehearsal
@@ -103,10 +105,13 @@ def what_if(
     waiting = {job.key for job in mirror.state.jobs.all() if waits(job)}
     with Rehearsal(mirror, policy, now=now) as rehearsal:
         plain = _WhatIf(rehearsal, mirror, None, waiting, out_of_time, now=now).run().started
-    with Rehearsal(mirror, policy, now=now) as rehearsal:
+    asked = spec.defragment
+    moving = policy if asked is None else defragmenting(policy, asked)
+    with Rehearsal(mirror, moving, now=now) as rehearsal:
         changed = _WhatIf(rehearsal, mirror, gang, waiting, out_of_time, now=now)
         changed.change(spec)
         outlook = changed.run()
+        moves = tuple(moves_of(rehearsal, mirror))
         late = plain - outlook.started
         delayed = _delays(mirror, late, forecast_for(sorted(late)) if late else {}, now)
         starting = _refs(mirror, outlook.started - plain)
@@ -121,6 +126,8 @@ def what_if(
     return replace(
         outlook.status,
         needed_nodes=needed,
+        moves=moves,
+        makes_moves=policy.makes_moves,
         delays=delayed,
         starting=starting,
         expected_start=expected,
@@ -347,6 +354,8 @@ class _WhatIf:
         gone = {uid: pod for uid, (pod, _) in self._displaced.items()}
         for uid, victim in self._rehearsal.evicted.items():
             preemptor = victim.preemptor_uid
+            if victim.reason == REASON:
+                continue
             if not preemptor or _is_for_imagined(victim) or preemptor in self._displaced:
                 gone[uid] = victim.pod
         for uid, pod in sorted(gone.items(), key=itemgetter(1)):
