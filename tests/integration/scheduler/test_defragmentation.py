@@ -102,7 +102,7 @@ async def test_an_approved_move_is_made_and_no_other(
 
         await until(waits, describe=running.logs)
         assert await pods_of(api, "big") == []
-        text = approval([before["b"]["metadata"]["uid"]], now=time.time())  # noqa: TID251 - as a user
+        text = approval([before["b"]["metadata"]["uid"]], now=time.time())
         annotations = {"metadata": {"annotations": {"pumice.dev/defrag": text}}}
         await api.patch("queues", "", "root", annotations)
         try:
