@@ -44,7 +44,7 @@ class Budget(NamedTuple):
     """Sum of the eviction costs; negative ones count as 0."""
 
 
-class Move(NamedTuple):
+class PodMove(NamedTuple):
     """A task that leaves its node, and the column where its replacement fits."""
 
     job: Job
@@ -60,7 +60,7 @@ class Move(NamedTuple):
 class Rearrangement(NamedTuple):
     """Moves, and where the tasks of the gang go then."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[PodMove, ...]
     places: tuple[PipelinedTask, ...]
 
 
@@ -151,7 +151,7 @@ class Rearranger:
 
     def _search(self, movable: Movable) -> Rearrangement | None:
         session, job = self._session, self._job
-        moves: list[Move] = []
+        moves: list[PodMove] = []
         places: list[PipelinedTask] = []
         failed: set[tuple[int, str]] = set()
         with session.trial():
@@ -165,7 +165,7 @@ class Rearranger:
         return Rearrangement(tuple(moves), tuple(places)) if is_whole else None
 
     def _place(
-        self, task: Task, movable: Movable, moves: list[Move], places: list[PipelinedTask]
+        self, task: Task, movable: Movable, moves: list[PodMove], places: list[PipelinedTask]
     ) -> bool:
         """Place a task of the gang where there is room, else where the cheapest pods leave."""
         session, job = self._session, self._job
@@ -195,7 +195,7 @@ class Rearranger:
 
     def _try(
         self, task: Task, column: int, leaving: Sequence[tuple[Job, Task]]
-    ) -> list[Move] | None:
+    ) -> list[PodMove] | None:
         """Place a task on a node that others leave; None, and no change, unless all fit."""
         session = self._session
         with session.trial() as keep:
@@ -211,14 +211,14 @@ class Rearranger:
                 if not found:
                     return None
                 arrive(session, job, other, found[0])
-                moves.append(Move(job, other, found[0]))
+                moves.append(PodMove(job, other, found[0]))
             keep()
         return moves
 
     # --- the cheapest node -------------------------------------------------------------------
 
     def _options(
-        self, task_class: TaskClass, movable: Movable, moves: Sequence[Move]
+        self, task_class: TaskClass, movable: Movable, moves: Sequence[PodMove]
     ) -> list[tuple[int, list[tuple[Job, Task]]]]:
         """Return nodes and the tasks that would leave them, fewest and cheapest first."""
         found = []
@@ -251,7 +251,7 @@ class Rearranger:
         task_class: TaskClass,
         column: int,
         there: Sequence[tuple[Job, Task]],
-        moves: Sequence[Move],
+        moves: Sequence[PodMove],
     ) -> list[tuple[Job, Task]] | None:
         """Return the fewest of the tasks on a node that make room, the cheapest of equals."""
 
@@ -288,7 +288,7 @@ class Rearranger:
         )
         return float(max(parts, default=0.0))
 
-    def _may_go(self, leaving: Sequence[tuple[Job, Task]], moves: Sequence[Move]) -> bool:
+    def _may_go(self, leaving: Sequence[tuple[Job, Task]], moves: Sequence[PodMove]) -> bool:
         """Tell whether budgets and the minima of gangs allow moves beside those made before."""
         all_moves = [(move.job, move.task) for move in moves] + list(leaving)
         cost = sum(max(0, job.eviction_cost(task)) for job, task in all_moves)
