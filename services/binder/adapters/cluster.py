@@ -10,6 +10,7 @@ from typing import Any
 
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import bind, evict
+from services.binder.intents.signals import signal_of
 from services.binder.intents.steps import ApiResponse, PodSnapshot, ResponseKind, ended
 from services.binder.metrics import BinderMetrics
 from shared.api import keys
@@ -174,6 +175,7 @@ def snapshot_of(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:
         deleting=pod.metadata.deletion_timestamp is not None,
         grace_s=durations.setting(pod.metadata.annotations.get(keys.CHECKPOINT_GRACE, "")) or 0.0,
         notice=pod.metadata.annotations.get(keys.EVICTION_NOTICE, ""),
+        signal=signal_of(body) if keys.CHECKPOINT_SIGNAL in pod.metadata.annotations else "",
         foreign=_foreign(pod, scheduler_names),
     )
 

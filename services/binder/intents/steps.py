@@ -49,6 +49,8 @@ class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the pod asks for between notice and eviction."""
     notice: str = ""
     """The notice of an eviction that it has got."""
+    signal: str = ""
+    """The URL, at its own address, that is called at the notice; "" for none."""
     foreign: str = ""
     """Why the pod must not be written to; empty if it belongs to a gang of our schedulers."""
 
