@@ -10,10 +10,11 @@ _TIMEOUT_S: Final = 5.0
 _HEADER_BYTES: Final = 4096
 
 
-async def call_pod(url: str, pod: str, *, timeout_s: float, log: Logger) -> None:
-    """POST to a pod: without a body, a redirect, a proxy or cookies; its answer's body is not read.
+async def call_pod(url: str, pod: str, *, timeout_s: float, log: Logger) -> bool:
+    """POST to a pod; return whether it answers, with whatever status.
 
-    A pod that does not answer has its notice on the pod itself, and its grace.
+    The request has no body and no cookies. Redirects and proxies are not followed, and the body of
+    the answer is not read. A pod that does not answer has its notice, and its grace.
     """
     try:
         async with (
@@ -28,6 +29,8 @@ async def call_pod(url: str, pod: str, *, timeout_s: float, log: Logger) -> None
         ):
             log.info("checkpoint_signalled", pod=pod, status=response.status)
             response.close()
+            return True
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"[:200]
         log.warning("checkpoint_signal_failed", pod=pod, reason=reason)
+        return False

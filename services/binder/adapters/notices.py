@@ -23,11 +23,11 @@ _UNAVAILABLE_S: Final = 10.0
 """Seconds beyond the longest grace after which an eviction no longer waits for a notice."""
 
 
-class Call(Protocol):
+class PodCaller(Protocol):
     """Calls a pod by HTTP, and does not fail."""
 
-    async def __call__(self, url: str, pod: str, *, timeout_s: float) -> None:
-        """Return after the answer, or after `timeout_s` seconds at the latest."""
+    async def __call__(self, url: str, pod: str, *, timeout_s: float) -> bool:
+        """Return whether it answers; after `timeout_s` seconds at the latest."""
 
 
 class EvictionNotices:
@@ -39,7 +39,7 @@ class EvictionNotices:
         *,
         env: Env,
         most_s: float,
-        call: Call | None = None,
+        call: PodCaller | None = None,
     ) -> None:
         """`most_s` bounds each grace; 0 gives no notice. `call` calls a pod."""
         self._cluster = cluster

@@ -85,9 +85,10 @@ async def calls_of(signal: str, *, deaths: int = 0) -> tuple[list[tuple[str, flo
     server = OnePod(clock, 10, set())
     server.pod = structs.replace(ASKING, grace_s=10, signal=signal)
 
-    async def call(url: str, pod: str, *, timeout_s: float) -> None:
+    async def call(url: str, pod: str, *, timeout_s: float) -> bool:
         calls.append((url, timeout_s))
         await clock.sleep(3)
+        return True
 
     notices = EvictionNotices(server, env=env_of_a_test(clock=clock), most_s=60, call=call)  # type: ignore[arg-type]
     for _ in range(deaths):
@@ -121,8 +122,8 @@ async def test_who_asks_for_no_call_gets_none():
 # --- over HTTP -------------------------------------------------------------------------------
 
 
-async def served(handler: Any, *, timeout_s: float = 5) -> None:
-    """Call a server on this machine whose handler is given."""
+async def served(handler: Any, *, timeout_s: float = 5) -> bool:
+    """Call a server on this machine whose handler is given; return whether it answered."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -133,7 +134,7 @@ async def served(handler: Any, *, timeout_s: float = 5) -> None:
     try:
         env = env_of_a_test(clock=VirtualClock(NOW))
         url = f"http://127.0.0.1:{port}/save"
-        await call_pod(url, "ns/p", timeout_s=timeout_s, log=env.log)
+        return await call_pod(url, "ns/p", timeout_s=timeout_s, log=env.log)
     finally:
         await runner.cleanup()
 
@@ -145,7 +146,7 @@ async def test_the_call_is_a_post_that_follows_no_redirect():
         seen.append((request.method, request.path, await request.read()))
         raise web.HTTPFound("/elsewhere")
 
-    await served(handler)
+    assert await served(handler)
     assert seen == [("POST", "/save", b"")]
 
 
@@ -154,9 +155,9 @@ async def test_a_pod_that_does_not_answer_fails_no_eviction():
         await asyncio.Event().wait()
         return web.Response()
 
-    await asyncio.wait_for(served(handler, timeout_s=0.2), 10)
+    assert not await served(handler, timeout_s=0.2)
 
 
 async def test_a_port_on_which_nobody_listens_fails_no_eviction():
     env = env_of_a_test(clock=VirtualClock(NOW))
-    await call_pod("http://127.0.0.1:1/save", "ns/p", timeout_s=1, log=env.log)
+    assert not await call_pod("http://127.0.0.1:1/save", "ns/p", timeout_s=1, log=env.log)
