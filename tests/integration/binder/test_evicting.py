@@ -199,3 +199,19 @@ async def test_a_victim_has_its_grace_from_the_notice_on_though_the_binder_dies(
     assert results(await desk.outcome(intent, deadline_s=60)) == ["evicted"]
     (outcome,) = await desk.outcomes(intent.id)
     assert outcome.time - parse(given) >= 8
+
+
+async def test_a_victim_is_called_at_its_own_address_within_its_grace(desk) -> None:
+    binder = await desk.binder(eviction_grace_max="60s")
+    notes = {
+        "pumice.dev/checkpoint-grace": "2s",
+        "pumice.dev/checkpoint-signal": "http://:8080/save",
+    }
+    (victim,) = await running(desk, 1)
+    await desk.api.patch("pods", desk.namespace, "v-0", {"metadata": {"annotations": notes}})
+    address = {"podIP": "203.0.113.9", "podIPs": [{"ip": "203.0.113.9"}]}  # nobody has it
+    await desk.api.patch("pods", desk.namespace, "v-0", {"status": address}, sub="status")
+    intent = desk.eviction([victim])
+    await desk.send(intent)
+    assert results(await desk.outcome(intent)) == ["evicted"]
+    await binder.said("checkpoint_signal", f"{desk.namespace}/v-0")
