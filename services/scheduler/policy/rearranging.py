@@ -76,7 +76,7 @@ def movable_tasks(session: Session, *, ran_s: float) -> Movable:
     """
     found = {}
     for job in session.cluster_state.jobs.all():
-        if job.non_preemptable:
+        if job.non_preemptable or job.disrupted_together:
             continue
         for uid, task in job.by_status[TaskStatus.RUNNING].items():
             if (

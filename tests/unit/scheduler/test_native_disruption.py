@@ -13,6 +13,7 @@ tiers:
 - plugins: [{{name: predicates}}, {{name: nodeorder}}]
 """
 TOGETHER = {"all": {}}
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "low", "uid": "low", "controller": True}
 
 
 def cluster(actions="gangpreempt", nodes=2):
@@ -86,3 +87,19 @@ def test_a_group_that_does_not_preempt_waits(actions, policy, victims):
     plan = important(world, pods=1, preemptionPolicy=policy).decide()
     assert len(evictions_of(plan)) == victims
     assert binds_of(plan) == {}
+
+
+@pytest.mark.parametrize(("mode", "moves"), [({"single": {}}, 1), (TOGETHER, 0)])
+def test_no_pod_of_such_a_group_moves_for_a_gang(mode, moves):
+    arguments = "{schedule: '@every 1m', minRunningTime: 0s}"
+    conf = CONF.format("defrag") + f"configurations: [{{name: defrag, arguments: {arguments}}}]\n"
+    world = Cluster(conf)
+    native(world, "low", min_count=1, priority=0, disruptionMode=mode)
+    for number in range(2):
+        world.node(f"n{number}", cpu="3")
+        metadata = {"ownerReferences": [OWNER]}
+        member(world, f"low-{number}", "low", cpu="1", node=f"n{number}", metadata=metadata)
+    native(world, "high", min_count=1, priority=10)
+    member(world, "high-0", "high", cpu="3")
+    world.decide(now=1000.0)
+    assert len(evictions_of(world.decide(now=1060.0))) == moves
