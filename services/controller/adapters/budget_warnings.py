@@ -3,10 +3,13 @@
 The scheduler announces it on EVENTS. Each replica writes the Event; its name is the same for all.
 """
 
-from contextlib import aclosing
 from typing import Final
 
-from pumice.events import BudgetReached, EventsError, decode
+from typing_extensions import override
+
+from pumice.events import BudgetReached
+from pumice.events.types import Event
+from services.controller.adapters.feed import EventListener
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.recorder import ControllerRecorder
 from shared.bus.nats import NatsBus
@@ -15,8 +18,8 @@ from shared.runtime.logs import Logger
 _ALL: Final = 100
 
 
-class BudgetWarnings:
-    """Follows events of budgets; a part that does not count for readiness."""
+class BudgetWarnings(EventListener):
+    """Writes the Events of budgets."""
 
     name: Final = "budget-warnings"
 
@@ -29,30 +32,18 @@ class BudgetWarnings:
         subject: str,
         log: Logger,
     ) -> None:
-        self._bus = bus
+        super().__init__(bus, subject=subject, log=log)
         self._informers = informers
         self._recorder = recorder
-        self._subject = subject
-        self._log = log
 
-    async def run(self) -> None:
-        """Follow the events until cancelled."""
-        async with aclosing(self._bus.listen(self._subject)) as payloads:
-            async for payload in payloads:
-                self._receive(payload)
-
-    def _receive(self, payload: bytes) -> None:
-        try:
-            reached = decode(payload).data
-        except EventsError as error:
-            self._log.warning("event_unreadable", reason=str(error))
+    @override
+    def _receive(self, data: Event) -> None:
+        if not isinstance(data, BudgetReached):
             return
-        if not isinstance(reached, BudgetReached):
-            return
-        queue = self._informers.queues.get(reached.queue)
+        queue = self._informers.queues.get(data.queue)
         if queue is None:
-            self._log.warning("budget_without_queue", queue=reached.queue, budget=reached.budget)
+            self._log.warning("budget_without_queue", queue=data.queue, budget=data.budget)
             return
-        reason = "BudgetUsedUp" if reached.percent == _ALL else "BudgetWarning"
-        occasion = f"{reached.budget}/{reached.begin}"
-        self._recorder.queue_event(queue, reason, reached.message, occasion=occasion, warning=True)
+        reason = "BudgetUsedUp" if data.percent == _ALL else "BudgetWarning"
+        occasion = f"{data.budget}/{data.begin}"
+        self._recorder.queue_event(queue, reason, data.message, occasion=occasion, warning=True)

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
+from typing_extensions import override
+
 from pumice.events import EventsError, GangAdmitted, decode
+from pumice.events.types import Event
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.store import Identity, StoreKey
 from services.controller.metrics import ControllerMetrics
@@ -106,34 +109,45 @@ class InformerFeed:
         self._gate.set(ok=False, reason=reason)
 
 
-class AdmissionFeed:
-    """Follows admissions on EVENTS; a part of the service that does not count for readiness.
+class EventListener:
+    """Follows one subject of EVENTS; a part of the service that does not count for readiness.
 
-    It needs no consumer of EVENTS, because subscribers may use up the limit of consumers.
+    It needs no consumer of EVENTS, because subscribers may use up the limit of consumers (ADR 45).
     """
 
-    name: Final = "admissions"
-
-    def __init__(self, bus: NatsBus, informers: Informers, *, subject: str, log: Logger) -> None:
+    def __init__(self, bus: NatsBus, *, subject: str, log: Logger) -> None:
         self._bus = bus
-        self._informers = informers
         self._subject = subject
         self._log = log
 
     async def run(self) -> None:
-        """Follow admissions until cancelled."""
+        """Follow the events until cancelled."""
         async with aclosing(self._bus.listen(self._subject)) as payloads:
             async for payload in payloads:
-                self._receive(payload)
+                try:
+                    data = decode(payload).data
+                except EventsError as error:
+                    self._log.warning("event_unreadable", reason=str(error))
+                else:
+                    self._receive(data)
 
-    def _receive(self, payload: bytes) -> None:
-        try:
-            admitted = decode(payload).data
-        except EventsError as error:
-            self._log.warning("event_unreadable", reason=str(error))
+    def _receive(self, data: Event) -> None:
+        raise NotImplementedError
+
+
+class AdmissionFeed(EventListener):
+    """Passes admitted PodGroups to the informers."""
+
+    name: Final = "admissions"
+
+    def __init__(self, bus: NatsBus, informers: Informers, *, subject: str, log: Logger) -> None:
+        super().__init__(bus, subject=subject, log=log)
+        self._informers = informers
+
+    @override
+    def _receive(self, data: Event) -> None:
+        if not isinstance(data, GangAdmitted):
             return
-        if not isinstance(admitted, GangAdmitted):
-            return
-        version = whole(admitted.resource_version)
+        version = whole(data.resource_version)
         if version is not None:
-            self._informers.admitted(Identity(admitted.gang, admitted.uid, version))
+            self._informers.admitted(Identity(data.gang, data.uid, version))
