@@ -43,12 +43,12 @@ def job(name: str, cpu: str) -> world.Json:
     return world.job(name, world.bare_task("w", 1, {"cpu": cpu}, template=ONCE))
 
 
-async def pods_of(api: Api, name: str) -> list[world.Json]:
-    """Return the pods of a job that have a node and are not leaving."""
+async def pods_of(api: Api, name: str = "") -> list[world.Json]:
+    """Return the pods of a job, or of all, that have a node and are not leaving."""
     return [
         pod
         for pod in await api.items("pods", NAMESPACE)
-        if pod["metadata"]["name"].startswith(f"{name}-")
+        if pod["metadata"]["name"].startswith(f"{name}-" if name else "")
         and pod["spec"].get("nodeName")
         and "deletionTimestamp" not in pod["metadata"]
     ]
@@ -56,8 +56,13 @@ async def pods_of(api: Api, name: str) -> list[world.Json]:
 
 def runs(api: Api, *names: str) -> Callable[[], Awaitable[bool]]:
     async def all_run() -> bool:
-        found = [await pods_of(api, name) for name in names]
-        return all(pods and pods[0]["status"]["phase"] == "Running" for pods in found)
+        # One list: of several, each could show a job before or after it moves.
+        running = {
+            pod["metadata"]["name"].partition("-")[0]
+            for pod in await pods_of(api)
+            if pod["status"]["phase"] == "Running"
+        }
+        return running >= set(names)
 
     return all_run
 
