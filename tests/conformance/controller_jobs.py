@@ -12,7 +12,7 @@ import msgspec
 from services.controller.job.facts import PodView
 from services.controller.job.minresources import min_resources, pod_usage
 from services.controller.job.plan import execute
-from services.controller.job.policies import apply_policies
+from services.controller.job.policies import PolicyTables
 from services.controller.job.requests import JobRequest
 from shared.api import keys
 from shared.api.batch import Action, Job, JobEvent, JobSpec, TaskSpec
@@ -43,7 +43,7 @@ def check_policies(case: dict[str, Any]) -> None:
         exit_code=given.get("exitCode", 0),
         action=Action(given["action"]) if given.get("action") else None,
     )
-    found = apply_policies(job, request)
+    found = PolicyTables(job).action(request)
     if "expect" in case:
         expect("action", found.action.value, case["expect"]["action"])
     expect("action", found.action.value, case["actual"]["action"])

@@ -47,11 +47,6 @@ _ACTIONS: Final = frozenset(Action)
 SYNC: Final = PolicyAction(action=Action.SYNC_JOB)
 
 
-def apply_policies(job: Job, request: JobRequest) -> PolicyAction:
-    """Return the action for `request`, in Volcano's order of precedence (J10)."""
-    return PolicyTables(job).action(request)
-
-
 class PolicyTables:
     """The policies of a job and its tasks, so arranged that a request costs no walk over them.
 
