@@ -6,9 +6,9 @@ minimum, ours has to on the same state. A gang that ours alone places is counted
 look further, since kube-scheduler tries one order of pods. A state is drawn from its number:
 `python -m tools.native_gangs_check --first 17 --states 1` repeats one. Needs Go.
 
-Last drawn states of less important groups that run, and a gang that needs their places: where
+Then drawn states of less important groups that run, and a gang that needs their places: where
 kube-scheduler evicts for it, ours has to, and neither takes a part of a group that is disrupted
-together.
+together. Last, gangs whose pods share a claim for devices.
 """
 
 import argparse
@@ -33,12 +33,14 @@ from tests.native.gang_states import (
     DrawnGang,
     GangState,
     draw,
+    draw_claims,
     draw_preemption,
 )
 from tests.native.native_groups import GATES, GROUP, member, native_plane, podgroup
 from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.goprograms import next_kubernetes
+from tests.unit.scheduler.devices import device_class, request, slice_of, spec_of
 from tools import suite
 
 STATES: Final = 200
@@ -56,6 +58,7 @@ tiers:
 - plugins: [{name: priority}, {name: gang}]
 - plugins: [{name: predicates}, {name: nodeorder}]
 """
+CLAIMS: Final = 20
 LOW: Final = "unimportant"
 HIGH: Final = "important"
 _SETTLED_S: Final = 0.5
@@ -74,7 +77,7 @@ class Check:
         self._api = api
         self.differences: list[str] = []
         self.whole = self.refused = self.ours_alone = self.fewer = 0
-        self.made_room = self.made_none = 0
+        self.made_room = self.made_none = self.shared = 0
 
     async def state(self, number: int) -> None:
         """Apply one state, have its gangs placed, and delete all pods."""
@@ -150,6 +153,51 @@ class Check:
             self._difference(evicted not in {0, count}, group, f"ours evicts {evicted} of {count}")
             self._difference(stay not in {0, count}, group, f"kube-scheduler leaves {stay}")
         await self._api.request("DELETE", self._pods, {"gracePeriodSeconds": 0})
+
+    async def claim(self, number: int) -> None:
+        """Have both place a gang whose pods share a claim, and delete all pods."""
+        drawn = draw_claims(Random(number))  # noqa: S311 - a drawn state is no secret
+        cluster = Cluster(CONF)
+        cluster.put(kinds.DEVICECLASS, device_class())
+        for node in NODES:
+            await self._api.patch("nodes", "", node, {"spec": {"unschedulable": False}})
+            name = f"c{number}-{node}"  # devices of a pool that no earlier claim has
+            if names := [f"d{at}" for at in range(drawn.devices[node])]:
+                offered = slice_of(name, names, node=node, pool=name)
+                await self._api.create("resourceslices", offered)
+                cluster.put(kinds.RESOURCESLICE, offered)
+            if used := drawn.used[node]:
+                pod = world.pod(name, cpu=str(used), scheduler="", nodeName=node)
+                cluster.put(kinds.POD, await self._api.create("pods", pod, NAMESPACE))
+        for each in await self._api.items("nodes"):
+            cluster.put(kinds.NODE, each)
+        await asyncio.sleep(_SETTLED_S)  # kube-scheduler tells nobody what it has read
+        name = f"c{number}"
+        spec = spec_of(request(count=drawn.count))
+        template = {"metadata": {"name": name}, "spec": {"spec": spec}}
+        await self._api.create("resourceclaimtemplates", template, NAMESPACE)
+        asks = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": name}]}
+        made = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": name}]}
+        group = podgroup(name, min_count=drawn.min_count, **asks)
+        claim = _stored({"metadata": {"name": name}, "spec": spec})
+        cluster.put(kinds.RESOURCECLAIM, claim)
+        cluster.put(kinds.NATIVEPODGROUP, {**_stored(group), "status": made})
+        await self._api.request("POST", f"{GROUP}/namespaces/{NAMESPACE}/podgroups", group)
+        for at, cpu in enumerate(drawn.cpus):
+            pod = world.pod(f"{name}-{at}", cpu=str(cpu), scheduler="", **member(name), **asks)
+            await self._api.create("pods", pod, NAMESPACE)
+            own = {**pod["spec"], "schedulerName": "volcano"}
+            cluster.put(kinds.POD, {**_stored(pod), "spec": own, "status": made})
+        ours = len(binds_of(cluster.decide()))
+        theirs = await self._verdict(name, len(drawn.cpus), _DOUBT_S)
+        self.shared += bool(theirs)
+        self._difference(ours != theirs, name, f"kube-scheduler places {theirs}, ours {ours}")
+        for each in await self._api.items("resourceclaims", NAMESPACE):
+            users = each.get("status", {}).get("reservedFor", [])
+            kinds_of = {user["resource"] for user in users} - {"podgroups"}
+            self._difference(bool(kinds_of), name, f"kube-scheduler reserves for {kinds_of}")
+        await self._api.request("DELETE", self._pods, {"gracePeriodSeconds": 0})
+        await self._api.request("DELETE", "/apis/resource.k8s.io/v1/resourceslices", {})
 
     def _difference(self, is_one: bool, name: str, words: str) -> None:
         if is_one:
@@ -247,7 +295,9 @@ def _stored(document: Object) -> Object:
     return {**document, "metadata": meta}
 
 
-async def run(numbers: Iterable[int], preemptions: Iterable[int], directory: Path) -> Check:
+async def run(
+    numbers: Iterable[int], preemptions: Iterable[int], claims: Iterable[int], directory: Path
+) -> Check:
     """Check states on a cluster of its own."""
     async with native_plane(directory) as plane, connect(plane.kubeconfig) as api:
         await world.add_nodes(api, len(NODES), cpu=str(NODE_CPU))
@@ -265,6 +315,9 @@ async def run(numbers: Iterable[int], preemptions: Iterable[int], directory: Pat
                 await api.create("priorityclasses", {"metadata": {"name": name}, "value": value})
             for number in preemptions:
                 await check.preemption(number)
+            await api.create("deviceclasses", device_class())
+            for number in claims:
+                await check.claim(number)
             return check
         finally:
             await scheduler.stop(grace_s=2.0)
@@ -292,6 +345,9 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "--preemptions", type=int, default=PREEMPTIONS, help="how many states with evictions"
     )
+    parser.add_argument(
+        "--claims", type=int, default=CLAIMS, help="how many states with a shared claim"
+    )
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--no-tests", action="store_true", help="only the drawn states")
     options = parser.parse_args(words)
@@ -299,8 +355,9 @@ def main(words: list[str]) -> int:
         return code
     numbers = range(options.first, options.first + options.states)
     preemptions = range(options.first, options.first + options.preemptions)
+    claims = range(options.first, options.first + options.claims)
     with tempfile.TemporaryDirectory() as name:
-        check = asyncio.run(run(numbers, preemptions, Path(name)))
+        check = asyncio.run(run(numbers, preemptions, claims, Path(name)))
     print(
         f"{options.states} states, gangs: {check.whole} placed and {check.refused} refused by"
         f" kube-scheduler; {check.ours_alone} placed by ours alone, {check.fewer} with fewer pods"
@@ -308,7 +365,8 @@ def main(words: list[str]) -> int:
     )
     print(
         f"{options.preemptions} states with evictions: {check.made_room} gangs got room from"
-        f" kube-scheduler and {check.made_none} none; {len(check.differences)} differences in all"
+        f" kube-scheduler and {check.made_none} none; {options.claims} with a shared claim,"
+        f" {check.shared} placed; {len(check.differences)} differences in all"
     )
     return 1 if check.differences else 0
 

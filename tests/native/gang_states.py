@@ -73,6 +73,30 @@ def draw_preemption(rng: Random) -> PreemptionState:
     return PreemptionState(groups=tuple(groups), cpus=cpus)
 
 
+class ClaimState(msgspec.Struct, frozen=True, kw_only=True):
+    """Devices of nodes, and a gang whose pods share one claim."""
+
+    devices: dict[str, int]
+    used: dict[str, int]
+    """Node → CPU that other pods hold."""
+    count: int
+    """Devices of the claim."""
+    cpus: tuple[int, ...]
+    min_count: int
+
+
+def draw_claims(rng: Random) -> ClaimState:
+    """Draw a state in which the pods have to share the node of their devices."""
+    pods = rng.randint(1, 4)
+    return ClaimState(
+        devices={node: rng.choice((0, 0, 0, 1, 2)) for node in NODES},
+        used={node: rng.choice((2, 4, 6, 7)) for node in NODES},
+        count=rng.randint(1, 2),
+        cpus=(rng.randint(1, 3),) * pods,
+        min_count=rng.randint(max(1, pods - 1), pods),
+    )
+
+
 def draw(rng: Random) -> GangState:
     """Draw a state of six nodes and up to three gangs."""
     labels: dict[str, dict[str, str | None]] = {
