@@ -81,6 +81,23 @@ COMMANDS: Final = {
         help="replay recorded jobs with another configuration",
         extra="services",
     ),
+    "report": CommandEntry(
+        module="pumice.cli.report",
+        help="report usage, jobs, waits and efficiency",
+        extra="services",
+    ),
+    "history": CommandEntry(
+        module="pumice.cli.history", help="show jobs that ran or waited", extra="services"
+    ),
+    "sacct": CommandEntry(
+        module="pumice.cli.sacct", help="show jobs as Slurm does", extra="services"
+    ),
+    "sreport": CommandEntry(
+        module="pumice.cli.sreport", help="report usage as Slurm does", extra="services"
+    ),
+    "sshare": CommandEntry(
+        module="pumice.cli.sshare", help="show shares as Slurm does", extra="services"
+    ),
     "queue": CommandEntry(
         module="pumice.cli.queue", help="show the tree of queues, or one's line", extra="services"
     ),

@@ -15,6 +15,7 @@ import msgspec
 from pumice.directory import default_directory
 from pumice.local import state
 from pumice.queries.jobs_without_group import JobsWithoutGroup
+from pumice.queries.right_hints import right_hint
 from pumice.queries.workloads import OwnerChains
 from shared.api.base import View
 from shared.api.visibility import API_VERSION, GROUP, Explanation, ObjectRef, Timeline
@@ -45,17 +46,6 @@ _STRICT: Final = (("fieldValidation", "Strict"),)
 _PENDING: Final = "pendingjobs"
 _TIMELINES: Final = "timelines"
 _OTHERS_MAX: Final = 5
-_CLUSTER: Final = "at the cluster scope"
-_CLUSTER_WIDE_HINT: Final = "a ClusterRoleBinding to view, or to pumice-visibility-viewer, gives it"
-_RIGHTS_HINTS: Final = (
-    ("queues", _CLUSTER, "the ClusterRole pumice-defragmenter gives it"),
-    ("whatifs/cluster", "", "the ClusterRole pumice-visibility-planner gives it"),
-    ("whatifs", "", "the ClusterRole edit, or pumice-visibility-editor, gives it"),
-    ("pendingjobs", _CLUSTER, f"ask about one namespace, without -A; for all {_CLUSTER_WIDE_HINT}"),
-    ("", _CLUSTER, _CLUSTER_WIDE_HINT),
-    ("", "", "the ClusterRole view, or pumice-visibility-viewer, gives it"),
-)
-"""Resource, part of the error message, and the hint to show; the first match counts."""
 
 
 class QueryError(Exception):
@@ -64,6 +54,10 @@ class QueryError(Exception):
     def __init__(self, message: str, *, code: int = FAILED) -> None:
         super().__init__(message)
         self.code = code
+
+
+class ForbiddenError(QueryError):
+    """The user lacks a right."""
 
 
 class _UnknownJobError(QueryError):
@@ -287,7 +281,10 @@ class QueryClient:
 
     async def create(self, plural: str, body: Mapping[str, Any]) -> bytes:
         """Create an object and return the reply. Raises QueryError, also for an unknown field."""
-        path = collection(plural, self.namespace or "default")
+        return await self.create_in_cluster(collection(plural, self.namespace or "default"), body)
+
+    async def create_in_cluster(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """Create an object at a path of the API group, as `create` does."""
         try:
             return await self._request("POST", path, query=_STRICT, body=body)
         except _Unknown as unknown:
@@ -330,7 +327,9 @@ class QueryClient:
                 f"{self._transport.host}: {_NOT_INSTALLED_HINT}", code=NOT_INSTALLED
             ) from error
         except PumiceError as error:
-            raise QueryError(self._error_message(error)) from error
+            is_forbidden = isinstance(error, Refusal) and error.status.code == FORBIDDEN
+            kind = ForbiddenError if is_forbidden else QueryError
+            raise kind(self._error_message(error)) from error
 
     def _error_message(self, error: PumiceError) -> str:
         """Return an error of the API server as one line with a hint."""
@@ -342,7 +341,7 @@ class QueryClient:
         if code == UNAUTHORIZED:
             return f"{self._transport.host} does not accept these credentials: log in anew"
         if code == FORBIDDEN:
-            return f"{message}; {_right(message)}"
+            return f"{message}; {right_hint(message)}"
         if isinstance(error, Busy):
             return f"visibility cannot answer now: {message}; try again in a moment"
         return message
@@ -410,15 +409,6 @@ def _segment(name: str, kind: str) -> str:
 def _is_name(name: str) -> bool:
     """Return whether an object may have a name, by the API server's rule for parts of paths."""
     return name not in ("", ".", "..") and not set(name) & set("/%")
-
-
-def _right(refusal: str) -> str:
-    """Return which role gives the right that was missing."""
-    return next(
-        helps
-        for resource, scope, helps in _RIGHTS_HINTS
-        if scope in refusal and (not resource or f'resource "{resource}"' in refusal)
-    )
 
 
 class _Unknown(Exception):  # noqa: N818 - the caller makes an error of it

@@ -12,14 +12,14 @@ import msgspec
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.watching import versioned
-from services.visibility.api import requests, statuses
+from services.visibility.api import requests, rights, statuses
 from services.visibility.api.tables import whole
 from services.visibility.api.users import MASTERS, User
 from services.visibility.interface import LiveQueries, Queries
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.base import View
 from shared.api.meta import ObjectMeta
-from shared.api.usage_reports import UsageReportSpec, UsageReportStatus
+from shared.api.usage_reports import UsageReport, UsageReportSpec, UsageReportStatus
 from shared.api.visibility import (
     API_VERSION,
     Change,
@@ -233,14 +233,15 @@ class AnswersTransport:
         self._may = may
         self._versions = itertools.count(1)
         clock = SystemClock()
-        rights = Authorization(
+        authorization = Authorization(
             Kube(transport=self), clock=clock, metrics=VisibilityMetrics(Metrics())
         )
-        self._sources = Sources(answers, answers, rights, clock=clock)
+        self._sources = Sources(answers, answers, authorization, clock=clock)
         self.refuses: Exception | None = None
         """Takes the place of each result."""
         self.forbidden: set[str] = set()
         """Plurals whose list of all namespaces, or of the cluster, is not for this user."""
+        self.sees_own_usage_only = False
         self.served = ["pendingjobs", "queuetrees", "runningjobs", "nodeuses"]
         self.namespaces = {"default", "team"}
         self.objects: dict[str, Json] = {}
@@ -305,6 +306,9 @@ class AnswersTransport:
         target = requests.read(request.method, request.path, dict(request.query))
         self._check(target)
         if target.resource.plural == "usagereports":
+            query = msgspec.json.decode(request.body or b"", type=UsageReport).spec
+            if self.sees_own_usage_only and not query.mine:
+                raise rights.forbidden(USER, rights.of_report(USER, query)[-1], "")
             created = await self._sources.create(USER, target, request.body or b"")
             return whole(target.resource, created.object)
         if target.verb == "create":

@@ -75,11 +75,13 @@ UPGRADING: Final = "tests/integration/docs/test_upgrading_page.py"
 FROM_VOLCANO: Final = "tests/integration/docs/test_from_volcano.py"
 HELM: Final = "tests/integration/deploy/test_chart_with_helm.py"
 CLI: Final = "tests/unit/queries/test_cli_page.py"
+REPORTS: Final = "tests/integration/accounting/test_reports_page.py"
 VCCTL: Final = "tests/contract/local/test_vcctl.py"
 
 RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("README.md", "Use it"): FIRST_STEPS,
     ("cli.md", "Questions"): CLI,
+    ("usage-reports.md", "From the command line"): REPORTS,
     ("fair-share.md", "Ask what it would change"): "tests/unit/replays/test_replay_week.py",
     ("defragmentation.md", "Show the moves"): "tests/unit/queries/test_defrag_command.py",
     ("cli.md", "As a plugin of kubectl"): CLI,

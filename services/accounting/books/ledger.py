@@ -189,12 +189,10 @@ class UsageLedger:
 
     def _bound(self, data: PodBound, at_s: float) -> None:
         namespace, _, name = data.pod.partition("/")
-        row = self._allocations.get(data.uid)
+        row = self._allocations.get(data.uid) or Allocation(
+            pod_uid=data.uid, pod=name, namespace=namespace, started=at_s, approximate=True
+        )
         uid = job_uid(data.gang, "", data.job) or self._gang(data.gang).job_uid
-        if row is None:
-            row = Allocation(
-                pod_uid=data.uid, pod=name, namespace=namespace, started=at_s, approximate=True
-            )
         row = replace(
             row,
             node=data.node,
@@ -202,6 +200,7 @@ class UsageLedger:
             job=(data.job or data.gang).partition("/")[2],
             job_uid=uid,
             started=at_s,
+            ended=row.ended and max(at_s, row.ended),  # in whole seconds: perhaps before its bind
         )
         self._put(row)
         if uid:

@@ -49,6 +49,14 @@ def test_the_event_of_a_bind_may_come_after_the_end_of_its_pod():
     assert row.approximate
 
 
+def test_a_pod_never_ends_before_its_bind_whose_event_comes_later():
+    ended = pod_fact(phase="Succeeded")
+    database = recorded((pod_fact(), T), (ended, T), bound(at_s=T + 0.7))
+    (row,) = database.allocations.values()
+    assert row.started == T + 0.7
+    assert row.ended == row.started
+
+
 def test_a_pod_that_ended_unobserved_counts_until_it_was_last_observed():
     database = recorded(bound(), (pod_fact(), T + 1))
     ledger = database.ledger(observed_s=T + 100)
