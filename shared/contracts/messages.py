@@ -125,8 +125,7 @@ class DeviceUse(
     to_prepare: bool = False
     """Whether devices have binding conditions: the pod is bound when their driver has met them."""
     group: str = ""
-    """Name of the native PodGroup that the claim is reserved for in place of the pod; empty: none.
-    """
+    """Native PodGroup that the claim is reserved for in place of the pod; empty: none."""
     group_uid: Uid = ""
 
 
@@ -151,13 +150,7 @@ class Bind(
     """Claims that must have their devices, and be reserved for the pod, before it is bound."""
 
 
-class BindGang(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    tag="bind",
-    forbid_unknown_fields=True,
-):
+class BindGang(msgspec.Struct, frozen=True, kw_only=True, tag="bind", forbid_unknown_fields=True):
     """Bind these pods, which were decided together."""
 
     v: int = CURRENT
@@ -203,13 +196,7 @@ class Preemptor(
     priority: int = 0
 
 
-class Evict(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    tag="evict",
-    forbid_unknown_fields=True,
-):
+class Evict(msgspec.Struct, frozen=True, kw_only=True, tag="evict", forbid_unknown_fields=True):
     """Nominate the preemptor (if there is one), then evict the victims in order."""
 
     v: int = CURRENT
