@@ -7,6 +7,7 @@ before.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ _NODES: Final = 64
 """Nodes on which victims are searched for one pod: those that lack least."""
 _TRIES: Final = 8
 """Of these, so many are tried, the cheapest first."""
+_EFFORT: Final = 3_000
+"""Searches of all nodes, and looks at single ones, for one gang; then it is given up."""
 
 
 class Budget(NamedTuple):
@@ -111,6 +114,7 @@ class Rearranger:
         self._job = job
         self._budget = budget
         self._gone = gone
+        self._effort = _EFFORT
         self._budgets = session.store(Budgets)
         self._movable = self._permitted(movable)
 
@@ -124,6 +128,8 @@ class Rearranger:
             if smaller is None:
                 break
             found = smaller
+        if self._effort <= 0:
+            found = None  # it is not known whether each move is needed
         failures.clear()
         failures.update(before)  # trials say nothing about why the job waits
         return found
@@ -150,48 +156,66 @@ class Rearranger:
         return None
 
     def _search(self, movable: Movable) -> Rearrangement | None:
-        session, job = self._session, self._job
         moves: list[PodMove] = []
         places: list[PipelinedTask] = []
-        failed: set[tuple[int, str]] = set()
-        with session.trial():
-            for task in placeable_tasks(session, job):
-                if has_minimum(job) and session.hooks.job_pipelined(job):
-                    break
-                kind = (task.task_class.id, task.role)
-                if kind not in failed and not self._place(task, movable, moves, places):
-                    failed.add(kind)
-            is_whole = has_minimum(job) and session.hooks.job_pipelined(job)
-        return Rearrangement(tuple(moves), tuple(places)) if is_whole else None
+        with self._session.trial():
+            tasks = placeable_tasks(self._session, self._job)
+            for _, equals in groupby(tasks, key=lambda task: (task.task_class.id, task.role)):
+                left = list(equals)
+                while left and not self._is_whole() and self._effort > 0:
+                    placed = self._place(left, places) or self._clear(
+                        left[0], movable, moves, places
+                    )
+                    if not placed:
+                        break
+                    left = left[placed:]
+            found = self._is_whole() and self._effort > 0
+        return Rearrangement(tuple(moves), tuple(places)) if found else None
 
-    def _place(
-        self, task: Task, movable: Movable, moves: list[PodMove], places: list[PipelinedTask]
-    ) -> bool:
-        """Place a task of the gang where there is room, else where the cheapest pods leave."""
-        session, job = self._session, self._job
-        if task.task_class.best_effort:
-            return False
-        if not session.hooks.allocatable(self._queue, task.task_class, 1):
-            return False
-        for waiting in (False, True):
+    def _is_whole(self) -> bool:
+        return has_minimum(self._job) and bool(self._session.hooks.job_pipelined(self._job))
+
+    def _place(self, tasks: Sequence[Task], places: list[PipelinedTask]) -> int:
+        """Place some of these equal tasks where there is room; return how many."""
+        session, job, task_class = self._session, self._job, tasks[0].task_class
+        if task_class.best_effort:
+            return 0
+        lacking = max(1, job.min_available - job.ready_count - job.waiting_count)
+        count = min(len(tasks), lacking)
+        count = session.hooks.allocatable(self._queue, task_class, count)
+        for waiting in (False, True) if count else ():
+            self._effort -= 1
             target = PlacementTarget(job)
-            columns = session.choose(task.task_class, 1, waiting=waiting, target=target)
+            columns = session.choose(task_class, count, waiting=waiting, target=target)
             if columns:
-                session.place(job, [task], columns, waiting=True)
-                places.append(PipelinedTask(task, columns[0]))
-                return True
-        left = {
-            uid: each for uid, each in movable.items() if uid not in {m.task.uid for m in moves}
-        }
-        if not left:
-            return False
-        for column, leaving in self._options(task.task_class, left, moves):
+                placed = list(tasks[: len(columns)])
+                session.place(job, placed, columns, waiting=True)
+                places += map(PipelinedTask, placed, columns)
+                return len(columns)
+        return 0
+
+    def _clear(
+        self,
+        task: Task,
+        movable: Movable,
+        moves: list[PodMove],
+        places: list[PipelinedTask],
+    ) -> int:
+        """Place a task of the gang where the cheapest pods leave; return 1, or 0 for nowhere."""
+        task_class = task.task_class
+        if task_class.best_effort or not self._session.hooks.allocatable(
+            self._queue, task_class, 1
+        ):
+            return 0
+        gone = {move.task.uid for move in moves}
+        left = {uid: each for uid, each in movable.items() if uid not in gone}
+        for column, leaving in self._options(task_class, left, moves) if left else ():
             made = self._try(task, column, leaving)
             if made is not None:
                 moves += made
                 places.append(PipelinedTask(task, column))
-                return True
-        return False
+                return 1
+        return 0
 
     def _try(
         self, task: Task, column: int, leaving: Sequence[tuple[Job, Task]]
@@ -226,6 +250,7 @@ class Rearranger:
             name = self._session.cluster_state.nodes.name(column)
             tasks = self._session.cluster_state.nodes.tasks_on(name)
             there = [movable[task.uid] for task in tasks if task.uid in movable]
+            self._effort -= bool(there)
             leaving = self._fewest(task_class, column, there, moves) if there else None
             if leaving:
                 cost = sum(max(0, job.eviction_cost(task)) for job, task in leaving)
