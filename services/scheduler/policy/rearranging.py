@@ -39,7 +39,7 @@ _EFFORT: Final = 3_000
 """Searches of all nodes, and looks at single ones, for one gang; then it is given up."""
 
 
-class Budget(NamedTuple):
+class MoveBudget(NamedTuple):
     """What the moves of one round may amount to."""
 
     moves: int
@@ -105,7 +105,7 @@ class Rearranger:
         job: Job,
         movable: Movable,
         *,
-        budget: Budget,
+        budget: MoveBudget,
         gone: Sequence[Task],
     ) -> None:
         """`gone` are tasks that move for other gangs in this session."""

@@ -19,7 +19,7 @@ from services.scheduler.policy.actions.evictions import starving_jobs
 from services.scheduler.policy.actions.gang_evictions import commit_exchange
 from services.scheduler.policy.arguments import BadArgument, integer, number, seconds, text
 from services.scheduler.policy.rearranging import (
-    Budget,
+    MoveBudget,
     Movable,
     Rearrangement,
     Rearranger,
@@ -46,7 +46,7 @@ class DefragOptions(NamedTuple):
     """Arguments of the action (K07)."""
 
     schedule: Schedule | None
-    budget: Budget
+    budget: MoveBudget
     """Of one round."""
     ran_s: float
     """A pod moves only if it has run for so many seconds."""
@@ -63,7 +63,7 @@ class DefragOptions(NamedTuple):
         if moves < 1:
             raise BadArgument(f"maxMoves: {moves} is less than 1")
         cost = number(arguments, "maxCost", float("inf"))
-        return cls(schedule, Budget(moves, cost), seconds(arguments, "minRunningTime", _RAN_S))
+        return cls(schedule, MoveBudget(moves, cost), seconds(arguments, "minRunningTime", _RAN_S))
 
     def is_due(self, session: Session) -> bool:
         """Tell whether the schedule is due; its clock starts with the first cycle."""
@@ -88,7 +88,7 @@ def execute(session: Session, arguments: Arguments) -> None:
         session.memory[_APPROVED] = session.now
         movable = movable_tasks(session, ran_s=0.0)
         movable = {uid: movable[uid] for uid in approved if uid in movable}
-        _Round(session, movable, Budget(len(movable))).run()
+        _Round(session, movable, MoveBudget(len(movable))).run()
     if is_due:
         session.memory[REASON] = session.now
         movable = movable_tasks(session, ran_s=options.ran_s)
@@ -110,7 +110,7 @@ def _approved(session: Session) -> tuple[str, ...]:
 class _Round:
     """One round: the waiting gangs in order, until the budget is used up."""
 
-    def __init__(self, session: Session, movable: Movable, budget: Budget) -> None:
+    def __init__(self, session: Session, movable: Movable, budget: MoveBudget) -> None:
         self._session = session
         self._movable = dict(movable)
         self._budget = budget
@@ -164,4 +164,4 @@ class _Round:
             del self._movable[move.task.uid]
             self._gone.append(move.task)
         spent = sum(move.cost for move in found.moves)
-        self._budget = Budget(self._budget.moves - len(found.moves), self._budget.cost - spent)
+        self._budget = MoveBudget(self._budget.moves - len(found.moves), self._budget.cost - spent)
