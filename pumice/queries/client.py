@@ -211,10 +211,7 @@ class QueryClient:
 
     async def listed(self, path: str) -> Sequence[dict[str, Any]]:
         """Return the objects of a list of another API group. Raises QueryError."""
-        try:
-            raw = await self._transport.exchange(Request(method="GET", path=path))
-        except PumiceError as error:
-            raise QueryError(self._error_message(error)) from error
+        raw = await self.send(Request(method="GET", path=path))
         return msgspec.json.decode(raw, type=Items[dict[str, Any]]).items
 
     async def pending_in_queue(self, queue: str) -> bytes:

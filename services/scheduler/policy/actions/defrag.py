@@ -19,8 +19,8 @@ from services.scheduler.policy.actions.evictions import starving_jobs
 from services.scheduler.policy.actions.gang_evictions import commit_exchange
 from services.scheduler.policy.arguments import BadArgument, integer, number, seconds, text
 from services.scheduler.policy.rearranging import (
-    MoveBudget,
     Movable,
+    MoveBudget,
     Rearrangement,
     Rearranger,
     movable_tasks,
