@@ -74,6 +74,7 @@ EXTRAS = {
     "pumice/plugins": ("plugins",),
     "pumice/embedded": ("services", "local"),
     "pumice/local": ("services", "local"),
+    "pumice/queries/reports.py": ("services", "parquet"),
     "pumice": ("services",),
 }
 """File or folder of `pumice` → the extras that it may need; the first line that fits holds."""
@@ -94,9 +95,13 @@ def needed_by(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("package", OWN)
 def test_what_a_package_imports_is_declared(package: str) -> None:
-    # A namespace that several distributions share, and that the extra alone brings.
+    # A namespace that several distributions share, and what an extra alone brings.
     spans = SERVICES["optional-dependencies"]["telemetry"]
-    brought_by = {**packages_distributions(), "opentelemetry": list(names(spans))}
+    brought_by = {
+        **packages_distributions(),
+        "opentelemetry": list(names(spans)),
+        "pyarrow": ["pyarrow"],
+    }
 
     def declared(module: str, file: Path) -> bool:
         return bool({name_of(dist) for dist in brought_by.get(module, ())} & needed_by(file))

@@ -1,10 +1,12 @@
 """`pumice report`, `history`, `sacct`, `sreport`, `sshare`: what they ask for and print."""
 
+import io
 import json
 import sys
 
 import pytest
 
+from pumice.cli.main import main
 from shared.api.usage_reports import (
     RecordedJob,
     RecordedPod,
@@ -107,6 +109,14 @@ def test_parquet_needs_a_library_that_the_message_names(
     code, out, err = run("report", "usage", "-o", "parquet")
     assert (code, out) == (2, "")
     assert "pip install 'pumice[parquet]'" in err
+
+
+def test_parquet_has_the_rows_with_their_types(way: AnswersTransport, capfdbinary) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `parquet`")
+    way.answers.report = UsageReportStatus(rows=ROWS)
+    assert main(["report", "usage", "--by", "queue,user", "-o", "parquet"]) == 0
+    table = parquet.read_table(io.BytesIO(capfdbinary.readouterr().out))
+    assert table.to_pylist() == [{**row.group, **row.values} for row in ROWS]
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "now-3", "11/01/26"])
