@@ -117,6 +117,7 @@ class WorkQueue(Generic[K]):
         self._backoff = backoff
         self._log = env.log
         self._metrics = metrics
+        self._waiting = metrics.waiting.labels(name)
         self._ready: _Turns[K] = _Turns()
         self._keys_ready = asyncio.Semaphore(0)
         """Counts `_ready`, so that one more key wakes one worker."""
@@ -153,7 +154,9 @@ class WorkQueue(Generic[K]):
 
         Like `add`, it does not shorten the delay of a key that backs off.
         """
-        if key not in self._attempts or key not in self._due:
+        if delay_s <= 0:
+            self.add(key)
+        elif key not in self._attempts or key not in self._due:
             self._delay(key, delay_s)
 
     def _delay(self, key: K, delay_s: float) -> None:
@@ -164,7 +167,8 @@ class WorkQueue(Generic[K]):
         self._due[key] = due
         self._sequence += 1
         heapq.heappush(self._timers, (due, self._sequence, key))
-        self._timer_set.set()
+        if self._timers[0][1] == self._sequence:
+            self._timer_set.set()
 
     def _count_overflow(self, key: K) -> None:
         if not self._knows(key) and len(self) >= self._capacity:
@@ -187,7 +191,7 @@ class WorkQueue(Generic[K]):
         elif key not in self._ready:
             self._ready.push(key)
             self._keys_ready.release()
-        self._metrics.waiting.labels(self._name).set(len(self._ready))
+        self._waiting.set(len(self._ready))
 
     async def _serve_timers(self) -> None:
         while True:
@@ -205,7 +209,7 @@ class WorkQueue(Generic[K]):
             await self._keys_ready.acquire()
             key = self._ready.pop()
             self._running.add(key)
-            self._metrics.waiting.labels(self._name).set(len(self._ready))
+            self._waiting.set(len(self._ready))
             try:
                 await self._handle(handler, key)
             finally:
