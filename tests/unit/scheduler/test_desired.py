@@ -135,14 +135,18 @@ def test_the_admission_of_a_jobs_group_may_be_one_write_with_what_follows():
     assert deferrals(step(under, 61.0, 2)) == {"ns/of-job": 0, "ns/of-other": 0}, "said again"
 
 
-def test_the_admission_of_a_single_pods_group_may_be_one_write_with_what_follows():
-    under = scheduler()
+def test_the_group_of_a_single_pod_may_be_one_write_from_its_admission_to_its_running_pod():
+    under = scheduler(settle_s=0.0)
     small_world(under)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": True}
     meta = {"resourceVersion": "1", "ownerReferences": [owner]}
     put(under, "podgroups", world.stored_group("ns/single", uid="g", phase="", metadata=meta))
     put(under, "pods", world.stored_pod("ns/p", uid="p", group="single"))
     assert deferrals(step(under, 0.0, 1)) == {"ns/single": ADMISSION_DEFERRAL_S}
+    bound(under, "p", "single", "Pending")
+    assert deferrals(step(under, 0.1, 2)) == {"ns/single": PLACEMENT_DEFERRAL_S}
+    bound(under, "p", "single", "Running")
+    assert deferrals(step(under, 0.2, 3)) == {"ns/single": RUNNING_DEFERRAL_S}
 
 
 def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run_and_a_moment_more():
