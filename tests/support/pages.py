@@ -83,7 +83,7 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("cli.md", "Questions"): CLI,
     ("usage-reports.md", "From the command line"): REPORTS,
     ("fair-share.md", "Ask what it would change"): "tests/unit/replays/test_replay_week.py",
-    ("defragmentation.md", "Show the moves"): "tests/unit/queries/test_defrag_command.py",
+    ("defragmentation.md", "Show the moves"): LOCAL,
     ("cli.md", "As a plugin of kubectl"): CLI,
     ("cli.md", "Completion"): CLI,
     ("vcctl.md", "vcctl and Slurm's names"): VCCTL,

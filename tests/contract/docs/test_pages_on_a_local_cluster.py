@@ -1,4 +1,4 @@
-"""Lines of observing.md and shards.md, and README's demo, as they stand there."""
+"""Lines of observing.md, shards.md and defragmentation.md, and README's demo, as they are there."""
 
 import os
 import subprocess
@@ -108,6 +108,55 @@ async def test_the_line_that_prints_a_jobs_life_prints_it(
     assert (printed.returncode, printed.stderr) == (0, "")
     assert "placed: 3 pods on " in printed.stdout
     assert printed.stdout.count("is bound: node-") == 3
+
+
+@pytest.mark.timeout(180)
+async def test_the_moves_of_the_page_are_shown_approved_and_made(
+    shell: Shell, home: Path, tmp_path: Path
+) -> None:
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(
+        'actions: "enqueue, allocate, backfill, defrag"\n'
+        "tiers:\n- plugins: [{name: gang}, {name: predicates}, {name: proportion}]\n"
+        "- plugins: [{name: nodeorder}]\n"
+        "configurations: [{name: defrag, arguments: {minRunningTime: 0s}}]\n"
+    )
+    try:
+        up = shell(f"pumice up --nodes 2 --cpu 4 --scheduler-conf {conf}")
+        assert up.returncode == 0, up.stderr
+        async with connect(home / "pumice" / "local" / "kubeconfig") as api:
+
+            async def nodes() -> dict[str, str]:
+                pods = await api.items("pods", "default")
+                running = (pod for pod in pods if pod["status"].get("phase") == "Running")
+                return {
+                    pod["metadata"]["name"].partition("-")[0]: pod["spec"]["nodeName"]
+                    for pod in running
+                    if "deletionTimestamp" not in pod["metadata"]
+                }
+
+            async def are(names: set[str]) -> bool:
+                return (await nodes()).keys() == names
+
+            for number, name in enumerate("ab"):
+                await api.create("jobs", job(name, task("w", 1)), "default")
+                await until(lambda n=number: are(set("ab"[: n + 1])), describe="small jobs run")
+            before = await nodes()
+            assert len(set(before.values())) == 2
+            await api.create("jobs", job("big", task("w", 1, cpu="4")), "default")
+            await until(lambda: shell("pumice defrag").returncode == 0, describe="moves are shown")
+            for line in lines("defragmentation.md", "Show the moves"):
+                done = shell(line)
+                assert (done.returncode, done.stderr) == (0, ""), line
+                assert done.stdout.startswith("1 move, cost 0\n"), line
+                assert done.stdout.count("for default/big") == 1, line
+            await until(lambda: are({"a", "b", "big"}), deadline_s=40, describe="all run")
+            after = await nodes()
+        assert len({after["a"], after["b"]}) == 1
+        assert sum(before[name] != after[name] for name in "ab") == 1
+        assert shell("pumice defrag").returncode == 3
+    finally:
+        shell("pumice down --purge")
 
 
 @pytest.mark.timeout(180)
