@@ -11,7 +11,8 @@ from services.accounting.adapters.recorder import KINDS, Recorder
 from services.accounting.adapters.report_service import ReportService
 from services.accounting.adapters.reports import UsageReports
 from services.accounting.adapters.store import AccountingDatabase
-from services.accounting.settings import AccountingSettings
+from services.accounting.adapters.usage_metrics import UsageMetrics
+from services.accounting.settings import METRICS_BY, AccountingSettings
 from shared.bus.client import Dial
 from shared.bus.service import BusComponents, bus_of
 from shared.contracts.streams import streams
@@ -51,7 +52,8 @@ async def build(
         is_complete=recorder.complete,
         env=context,
     )
-    return [
+    reports = UsageReports(engine, clock=context.clock)
+    parts: list[Part] = [
         bus,
         on_bus.leases,
         on_bus.check(needed.state, needed.events, needed.lease, needed.usage),
@@ -59,10 +61,14 @@ async def build(
         recorder,
         past_usage,
         ReportService(
-            UsageReports(engine, clock=context.clock),
+            reports,
             bus,
             subject=subjects.reports,
             is_complete=recorder.complete,
             env=context.forgetting(_SHOWN_S),
         ),
     ]
+    if by := METRICS_BY.get(settings.usage_metrics):
+        is_complete = recorder.complete
+        parts.append(UsageMetrics(reports, by=by, is_complete=is_complete, env=context))
+    return parts

@@ -1,11 +1,14 @@
 """Settings of accounting."""
 
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Seconds, Secret, seconds
+
+METRICS_BY: Final = {"queue": ("queue",), "user": ("queue", "user")}
+"""Value of `usage_metrics` → groups of the sums."""
 
 
 class AccountingSettings(CommonSettings, frozen=True, kw_only=True):
@@ -24,6 +27,13 @@ class AccountingSettings(CommonSettings, frozen=True, kw_only=True):
         str,
         Meta(description="the scheduler's configuration file; its budgets say what to sum"),
     ] = ""
+    usage_metrics: Annotated[
+        Literal["none", "queue", "user"],
+        Meta(
+            description="metrics of this month's usage, by queue or by queue and user: "
+            "who may read metrics then sees users"
+        ),
+    ] = "none"
     scheduler_name: Annotated[
         tuple[str, ...],
         Meta(description="spec.schedulerName values whose pods are recorded", min_length=1),
