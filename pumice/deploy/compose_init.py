@@ -33,7 +33,7 @@ API_PORT: Final = 6443
 """Port of the API server on the host, unless PUMICE_API_PORT names another."""
 ACCOUNTS: Final = ("admission", "binder", "cache", "controller", "visibility")
 """Services that talk to the API server."""
-SERVICES: Final = (*ACCOUNTS, "declarer", "scheduler")
+SERVICES: Final = (*ACCOUNTS, "accounting", "declarer", "scheduler")
 SEALERS: Final = ("cache", "controller")
 """Services that share the key of STATE."""
 FRONT_PROXY: Final = "front-proxy-client"
@@ -53,8 +53,8 @@ _HOSTS: Final = (
 )
 _ADMINS: Final = ("system:masters",)
 
-WATCHDOG: Final = "watchdog"
-"""Where the volume of the scheduler's watchdog is mounted, which begins as root's."""
+WRITTEN: Final = ("watchdog", "accounting-data")
+"""Where volumes that services write are mounted, which begin as root's."""
 
 
 def make_identities(root: Path) -> None:
@@ -118,9 +118,9 @@ def make_nats_users(root: Path) -> None:
 
 def hand_over(root: Path) -> None:
     """Give the folders of our own processes to their user; the other parts run as root."""
-    for folder in ("admin", "health", *SERVICES, WATCHDOG):
+    for folder in ("admin", "health", *SERVICES, *WRITTEN):
         directory = root / folder
-        if folder == WATCHDOG and not directory.exists():
+        if folder in WRITTEN and not directory.exists():
             continue  # no volume is mounted there
         directory.chmod(0o700)
         for path in (directory, *directory.iterdir()):

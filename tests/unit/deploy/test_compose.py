@@ -30,7 +30,7 @@ PARTS = {
     "nats": "nats-server",
 }
 MONITORING = ("prometheus", "grafana")
-OURS = ("binder", "cache", "controller", "declarer", "scheduler", "visibility")
+OURS = ("accounting", "binder", "cache", "controller", "declarer", "scheduler", "visibility")
 """Those that have a user at NATS."""
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
@@ -44,6 +44,15 @@ def test_a_parts_image_is_the_pinned_one(service: str, part: str) -> None:
 def test_monitoring_is_an_option_with_pinned_images(name: str) -> None:
     assert SERVICES[name]["image"] == versions().images[name]
     assert SERVICES[name]["profiles"] == ["monitoring"]
+
+
+def test_accounting_is_an_option_with_a_volume_that_it_may_write() -> None:
+    accounting = SERVICES["accounting"]
+    assert accounting["profiles"] == ["accounting"]
+    assert "accounting-data:/data" in accounting["volumes"]
+    for folder in compose_init.WRITTEN:
+        mounts = [m for m in SERVICES["credentials"]["volumes"] if m.endswith(f"/{folder}")]
+        assert len(mounts) == 1, folder
 
 
 @pytest.mark.parametrize("part", PARTS.values())
@@ -147,7 +156,8 @@ def test_prometheus_asks_each_service_where_it_shows_its_metrics() -> None:
         for config in write_monitoring.targets()["scrape_configs"]
     }
     port = SERVICES["cache"]["environment"]["PUMICE_LISTEN_ADDRESS"].rpartition(":")[2]
-    assert scraped == {f"pumice-{name}": [f"{name}:{port}"] for name in (*OURS, "admission")}
+    always = [name for name in (*OURS, "admission") if "profiles" not in SERVICES[name]]
+    assert scraped == {f"pumice-{name}": [f"{name}:{port}"] for name in always}
 
 
 def test_prometheus_and_grafana_read_the_files_that_are_made() -> None:
