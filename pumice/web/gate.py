@@ -22,7 +22,7 @@ _READ: Final = re.compile(
     rf"{_LISTS}|queuetrees|nodeuses|usagehistories|changes"
     rf"|namespaces/{_NAME}/(?:{_LISTS}|changes|(?:explanations|timelines)/{_NAME})"
 )
-_ASKED: Final = re.compile(rf"namespaces/{_NAME}/whatifs")
+_ASKED: Final = re.compile(rf"namespaces/{_NAME}/whatifs|usagereports")
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 

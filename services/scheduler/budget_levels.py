@@ -51,7 +51,7 @@ class BudgetLevels:
         seen = (config, messages, now // _DAY_S)
         last, self._seen = self._seen, seen
         if last is None or last[0] is not config:
-            self._budgets = _budgets_of(config)
+            self._budgets = budgets_of(config)
         elif last[1] is messages and last[2] == seen[2]:
             return None
         if not self._budgets and not self._reported:
@@ -86,7 +86,8 @@ def _figures(lines: Sequence[BudgetLine]) -> BudgetFigures:
     )
 
 
-def _budgets_of(config: SchedulerConfig) -> tuple[Budget, ...]:
+def budgets_of(config: SchedulerConfig) -> tuple[Budget, ...]:
+    """Return the budgets of all options of the plugin."""
     options = (option for tier in config.tiers for option in tier.plugins)
     stated = [option.arguments.get(PLUGIN) for option in options if option.name == PLUGIN]
     return tuple(budget for each in stated for budget in read_budgets(each))

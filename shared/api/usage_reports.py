@@ -12,7 +12,7 @@ from shared.api.base import Timestamp, View, doc
 from shared.api.meta import ObjectMeta
 
 USAGE, JOBS, WAITS, EFFICIENCY = "usage", "jobs", "waits", "efficiency"
-HISTORY, SHARES = "history", "shares"
+HISTORY, SHARES, BUDGETS = "history", "shares", "budgets"
 COMMON_GROUPS: Final = ("queue", "user", "namespace", "day")
 GROUPS: Final = {
     USAGE: COMMON_GROUPS,
@@ -21,7 +21,7 @@ GROUPS: Final = {
     EFFICIENCY: COMMON_GROUPS,
 }
 """Report with sums → what its rows can be grouped by."""
-REPORTS: Final = (*GROUPS, HISTORY, SHARES)
+REPORTS: Final = (*GROUPS, HISTORY, SHARES, BUDGETS)
 LIMIT_MAX: Final = 1000
 """Most rows of one page."""
 
@@ -29,7 +29,7 @@ LIMIT_MAX: Final = 1000
 class UsageReportSpec(View, frozen=True, kw_only=True):
     """Which report, of what, and of which time."""
 
-    report: Annotated[str, doc("usage, jobs, waits, efficiency, history or shares.")]
+    report: Annotated[str, doc("usage, jobs, waits, efficiency, history, shares or budgets.")]
     by: Annotated[
         tuple[str, ...],
         doc(
@@ -110,6 +110,24 @@ class ShareRow(View, frozen=True, kw_only=True):
     fair_share: Annotated[float, doc("Rank among all users, 1 for the first, 0 to 1.")] = 0.0
 
 
+class BudgetRow(View, frozen=True, kw_only=True):
+    """One resource of a budget in the present period, for whom it holds."""
+
+    budget: Annotated[str, doc("Name of the budget.")]
+    queue: Annotated[str, doc("Queue whose subtree counts.")]
+    user: Annotated[str, doc("The user that it holds for by itself; empty: all.")] = ""
+    namespace: Annotated[str, doc("The namespace that it holds for by itself; empty: all.")] = ""
+    resource: Annotated[str, doc("Name of the resource.")]
+    amount_hours: Annotated[float, doc("The budget, in amount times hours.")]
+    used_hours: Annotated[float, doc("What is used of it.")] = 0.0
+    begin: Annotated[Timestamp, doc("Begin of the period.")]
+    end: Annotated[Timestamp, doc("End of the period.")]
+    used_up: Annotated[
+        Timestamp | None,
+        doc("When it is used up at the present rate; empty: not in the period."),
+    ] = None
+
+
 class RecordGap(View, frozen=True, kw_only=True):
     """A time without events: what is reported of it is approximate."""
 
@@ -127,6 +145,7 @@ class UsageReportStatus(View, frozen=True, kw_only=True):
     rows: Annotated[tuple[ReportRow, ...], doc("Sums by group, sorted by group.")] = ()
     jobs: Annotated[tuple[RecordedJob, ...], doc("Jobs, the last submitted first.")] = ()
     shares: Annotated[tuple[ShareRow, ...], doc("Queues, each behind its parent.")] = ()
+    budgets: Annotated[tuple[BudgetRow, ...], doc("Budgets with usage, by their names.")] = ()
     gaps: Annotated[tuple[RecordGap, ...], doc("Gaps of the records in this time.")] = ()
     next: Annotated[str, doc("`spec.after` of the next page; empty: there is none.")] = ""
 

@@ -167,6 +167,25 @@ def test_the_history_shows_curves_with_their_last_values(page):
     assert label.endswith("now cpu 89 %, gpu 89 %")
 
 
+def test_the_usage_shows_queues_over_days_waits_shares_and_budgets(page, small):
+    page.go("usage")
+    page.shows("gpu hours a day, by queue")
+    assert len(page.all('.chart path[class^="area"]')) == 5
+    page.shows("others: ")
+    page.shows("Waits of jobs, by the day of their submission")
+    page.shows("used up on ")
+    page.shows("1,000 of 1,000 gpu hours used; used up")
+    page.shows("60 % used, a share of 33 %")
+    page.run("""
+        const select = document.querySelector('[aria-label="Resource"]');
+        select.value = 'cpu';
+        select.dispatchEvent(new Event('change'));
+    """)
+    page.shows("cpu hours a day, by queue")
+    asked = {spec.report for spec in small.world.reported}
+    assert asked == {"usage", "waits", "shares", "budgets"}
+
+
 def test_a_change_is_shown_without_a_click(page, small):
     page.go("waiting")
     page.shows("60 of 60")
@@ -255,7 +274,7 @@ def test_a_dark_system_gets_a_dark_page(small):
 
 
 @pytest.mark.parametrize(
-    "place", ["queues", "waiting", "running", "nodes", "history", "what-if", "events"]
+    "place", ["queues", "waiting", "running", "nodes", "history", "usage", "what-if", "events"]
 )
 def test_nothing_is_wider_than_a_phone(small, place):
     with chromium(width=390, height=844) as driver:

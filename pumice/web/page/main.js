@@ -10,12 +10,13 @@ import { Job } from "./views/job.js";
 import { pending, running } from "./views/jobs.js";
 import { Nodes } from "./views/nodes.js";
 import { Queue, Queues } from "./views/queues.js";
+import { Usage } from "./views/usage.js";
 import { WhatIf } from "./views/whatif.js";
 
 const TICK_MS = 10000;
 const VIEWS = [
-  ["queues", "Queues"], ["waiting", "Waiting"], ["running", "Running"], ["nodes", "Nodes"], ["history", "History"], ["what-if", "What if"],
-  ["events", "Events"],
+  ["queues", "Queues"], ["waiting", "Waiting"], ["running", "Running"], ["nodes", "Nodes"], ["history", "History"], ["usage", "Usage"],
+  ["what-if", "What if"], ["events", "Events"],
 ];
 const PLACES = {
   queues: (parts) => (parts.length ? new Queue(store, parts) : new Queues(store)),
@@ -25,10 +26,11 @@ const PLACES = {
   jobs: (parts) => new Job(store, parts),
   "what-if": (parts, query) => new WhatIf(store, parts, query),
   history: () => new History(store),
+  usage: () => new Usage(store),
   events: () => new Events(store),
 };
 const KEYS = [
-  ["/", "search"], ["1 – 7", "the views, in their order"], ["↑ ↓", "move in a list, a map or what was found"],
+  ["/", "search"], ["1 – 8", "the views, in their order"], ["↑ ↓", "move in a list, a map or what was found"],
   ["← →", "close and open a branch of the tree"], ["Enter", "open"], ["Esc", "leave the search, a dialog; else go back"],
   ["t", "light, dark or as the system has it"], ["?", "these keys"],
 ];

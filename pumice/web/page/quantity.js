@@ -89,6 +89,11 @@ export function clock(time) {
   return (near ? CLOCK : DAY).format(then);
 }
 
+const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+
+/** Return the day (UTC) of a time. */
+export const day = (time) => DATE.format(moment(time));
+
 /** What the durations behind a forecast come from, the best source first; as in the terminal. */
 const BASES = {
   annotation: "by what the jobs state",

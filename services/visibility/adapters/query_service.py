@@ -20,6 +20,7 @@ from services.visibility.adapters.forked import ForkedQuery, ProcessLimits
 from services.visibility.adapters.mirror_owner import MirrorOwner
 from services.visibility.adapters.report_client import ReportClient
 from services.visibility.interface import Queries
+from services.visibility.queries.budgets import budgets_report
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.explaining import explain, subject_of
 from services.visibility.queries.gangs import BadQuery
@@ -30,7 +31,7 @@ from services.visibility.queries.survey import DecisionPolicy, Survey, survey
 from services.visibility.queries.whatif import what_if
 from services.visibility.timelines import is_about, known_job, timeline
 from services.visibility.usage_history import usage_history
-from shared.api.usage_reports import SHARES, UsageReportSpec, UsageReportStatus
+from shared.api.usage_reports import BUDGETS, SHARES, UsageReportSpec, UsageReportStatus
 from shared.api.visibility import (
     ExpectedStart,
     Explanation,
@@ -202,10 +203,16 @@ class QueryService(Queries):
 
     @override
     async def usage_report(self, spec: UsageReportSpec) -> UsageReportStatus:
-        if spec.report != SHARES:
+        if spec.report not in (SHARES, BUDGETS):
             return await self._reports.report(spec)
         published, now = self._reports.published(), self._clock.now()
         config = self._policy().config
+        if spec.report == BUDGETS:
+            return await self._owner.query(
+                lambda mirror: budgets_report(
+                    spec, mirror.state.jobs.queues, published, config, now=now
+                )
+            )
         rows = await self._owner.query(
             lambda mirror: shares(mirror.state.jobs.queues, published, config, now=now)
         )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from shared.api.batch import Job
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
+from shared.api.usage_reports import UsageReportSpec, UsageReportStatus
 from shared.api.visibility import (
     Delay,
     EvictedPod,
@@ -40,6 +41,7 @@ from shared.api.whatifs import WhatIfSpec
 from shared.jobs.templates import read_template
 from shared.model.resources import parse_list
 from tests.support.answers import AnswersTransport, Json, LiveAnswers
+from tests.unit.web import usage_world
 
 GATES = ("enqueue", "quota", "gang", "predicate")
 TEAMS = 12
@@ -200,6 +202,11 @@ class World(LiveAnswers):
         total = {"cpu": "320000", "memory": "1280000Gi", GPU: "40000"}
         meta = ObjectMeta(name="cluster")
         return UsageHistory(metadata=meta, step_seconds=300, total=total, points=points)
+
+    async def usage_report(self, spec: UsageReportSpec) -> UsageReportStatus:
+        """Return a report of what accounting has recorded."""
+        self.reported.append(spec)
+        return usage_world.report(spec, now_s=self._now_s)
 
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
         """Return the answer for one job that waits or runs."""

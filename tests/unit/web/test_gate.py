@@ -26,6 +26,7 @@ def gate() -> RequestGate:
         ("GET", "/namespaces/team-a/explanations/job.1"),
         ("GET", "/namespaces/team-a/timelines/job-1"),
         ("POST", "/namespaces/team-a/whatifs"),
+        ("POST", "/usagereports"),
     ],
 )
 def test_what_the_page_asks_is_passed_on(method, path):
