@@ -26,7 +26,7 @@ from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from shared.api import keys, kinds
 from shared.api import time as times
 from shared.api.kinds import Kind
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 from shared.model.decayed_usage import DecayedTotal
 from shared.model.resources import PODS
 

@@ -8,7 +8,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.budgets import BudgetAccounts, BudgetLine
 from services.scheduler.policy.states.past_usage import PastUsage
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 from shared.jobs.budgets import PLUGIN, Budget, read_budgets
 from shared.jobs.limits import LimitHolder
 

@@ -42,6 +42,7 @@ from services.scheduler.waiting import WaitReports
 from shared.api.kinds import KINDS, NATIVEPODGROUP, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
+from shared.contracts.usage import QueueUsage
 
 _GROUPS: Final = frozenset({PODGROUP.token, NATIVEPODGROUP.token})
 
@@ -51,7 +52,7 @@ class Measurements(NamedTuple):
 
     nodes: Callable[[], Mapping[str, NodeUsage] | None] = lambda: None
     """Node → its load; None if none was measured yet."""
-    past_usage: Callable[[], Mapping[str, m.QueueUsage]] = dict
+    past_usage: Callable[[], Mapping[str, QueueUsage]] = dict
     """Queue → the last message about its usage."""
 
 

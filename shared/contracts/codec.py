@@ -13,6 +13,7 @@ import msgspec
 
 from shared.contracts import leases, reports
 from shared.contracts import messages as m
+from shared.contracts.usage import QueueUsage
 from shared.contracts.versions import ACCEPTED, ContractError, UnknownVersion
 from shared.model.numbers import whole
 
@@ -46,7 +47,7 @@ _command: Final[msgspec.json.Decoder[m.Command]] = msgspec.json.Decoder(m.Comman
 _desired: Final[msgspec.json.Decoder[m.Desired]] = msgspec.json.Decoder(m.Desired)
 _outcome: Final = msgspec.json.Decoder(m.Outcome)
 _waiting: Final = msgspec.json.Decoder(m.WaitExplained)
-_usage: Final = msgspec.json.Decoder(m.QueueUsage)
+_usage: Final = msgspec.json.Decoder(QueueUsage)
 _report_request: Final = msgspec.json.Decoder(reports.ReportRequest)
 _report_reply: Final = msgspec.json.Decoder(reports.ReportReply)
 _lease: Final = msgspec.json.Decoder(leases.LeaseRecord)
@@ -140,7 +141,7 @@ def decode_waiting(payload: bytes) -> m.WaitExplained:
     return _decode(_waiting, payload)
 
 
-def decode_usage(payload: bytes) -> m.QueueUsage:
+def decode_usage(payload: bytes) -> QueueUsage:
     """Decode the decayed usage of a queue's users."""
     return _decode(_usage, payload)
 

@@ -18,7 +18,7 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.api import keys, kinds
 from shared.api.kinds import Kind
-from shared.contracts.messages import PeriodUsage, QueueUsage
+from shared.contracts.usage import PeriodUsage, QueueUsage
 from shared.jobs.budgets import read_budgets, sums_needed
 from tests.support.laws import count_hits, needs_hits
 

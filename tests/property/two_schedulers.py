@@ -11,6 +11,7 @@ from services.scheduler.decision import Decision
 from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.scheduler_state import Measurements, SchedulerState
 from shared.contracts import messages as m
+from shared.contracts.usage import QueueUsage
 from tests.support.world import (
     fact,
     gone,
@@ -37,7 +38,7 @@ class Histories:
             )
             for few in (0, NEVER)
         ]
-        self.past_usage: dict[str, m.QueueUsage] = {}
+        self.past_usage: dict[str, QueueUsage] = {}
         self.groups: dict[str, dict[str, Any]] = {}
         self.shown: list[dict[str, dict[str, Any]]] = [{}, {}]
         self.pods: dict[str, dict[str, Any]] = {}
@@ -72,7 +73,7 @@ class Histories:
     def use(self, queue: str, user: str, seconds: float) -> None:
         """Have accounting publish what a user has used, and that the other one has used 100."""
         used = {name: {"cpu": 100.0} for name in "ab"} | {user: {"cpu": seconds}}
-        message = m.QueueUsage(queue=queue, at=self.now, half_life_s=1000.0, users=used)
+        message = QueueUsage(queue=queue, at=self.now, half_life_s=1000.0, users=used)
         self.past_usage = {**self.past_usage, queue: message}
         for scheduler in self.schedulers:
             scheduler.fold([])

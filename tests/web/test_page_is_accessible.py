@@ -64,6 +64,7 @@ VIEWS = [
     "running",
     "nodes",
     "job",
+    "usage",
     "what-if",
     "changed queue",
     "events",

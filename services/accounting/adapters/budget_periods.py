@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.accounting.books.rows import DAY_S, amounts_of, in_units
 from services.accounting.schema import ALLOCATIONS, USAGE_DAYS
-from shared.contracts.messages import PeriodUsage
+from shared.contracts.usage import PeriodUsage
 from shared.jobs.budgets import Budget, budgets_in, sums_needed
 from shared.model.resources import PODS
 from shared.runtime.logs import Logger

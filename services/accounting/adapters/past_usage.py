@@ -19,9 +19,9 @@ from services.accounting.books.rows import amounts_of, in_units
 from services.accounting.schema import ALLOCATIONS
 from shared.bus.nats import NatsBus
 from shared.contracts import codec
-from shared.contracts.messages import QueueUsage
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects
+from shared.contracts.usage import QueueUsage
 from shared.model.decayed_usage import decay
 from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError

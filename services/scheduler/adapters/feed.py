@@ -18,9 +18,10 @@ from shared.bus.pace import Pace
 from shared.bus.state import Stale, StateFollower, StateItem, Synced
 from shared.bus.values import CaughtUp, FromTime, Message, Reset, Started
 from shared.contracts import codec
-from shared.contracts.messages import Fact, Outcome, QueueUsage
+from shared.contracts.messages import Fact, Outcome
 from shared.contracts.streams import StreamSpec
 from shared.contracts.subjects import Subjects
+from shared.contracts.usage import QueueUsage
 from shared.contracts.versions import ContractError
 from shared.election.installation import InstallationLeadership
 from shared.runtime.env import Env

@@ -15,7 +15,7 @@ from pumice.plugins import Cluster
 from services.scheduler.policy.limits import parent_of
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.api import time as times
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 from shared.jobs.budgets import Budget, PeriodSpan, by_period, rate_begin
 from shared.jobs.limits import LimitHolder, scopes_of
 from shared.model.resources import MEMORY

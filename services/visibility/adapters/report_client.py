@@ -7,8 +7,8 @@ from shared.api.usage_reports import UsageReportSpec, UsageReportStatus
 from shared.bus.errors import StreamMissing
 from shared.bus.nats import NatsBus
 from shared.contracts import codec
-from shared.contracts.messages import QueueUsage
 from shared.contracts.reports import ReportRequest
+from shared.contracts.usage import QueueUsage
 from shared.contracts.versions import ContractError
 from shared.runtime.errors import Rejected, Retryable
 

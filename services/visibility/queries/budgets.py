@@ -9,7 +9,7 @@ from services.scheduler.engine.jobs.records import Queue
 from services.scheduler.policy.budgets import BudgetAccounts, BudgetLine
 from shared.api.time import format_seconds
 from shared.api.usage_reports import BudgetRow, UsageReportSpec, UsageReportStatus
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 
 
 def budgets_report(

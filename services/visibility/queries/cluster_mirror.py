@@ -26,6 +26,7 @@ from services.scheduler.policy.states.claims import Devices
 from services.scheduler.scheduler_state import Measurements, SchedulerState
 from shared.api.kinds import NAMESPACE, NODE, PRIORITYCLASS, QUEUE
 from shared.contracts import messages as m
+from shared.contracts.usage import QueueUsage
 
 _KINDS: Final = (NODE, QUEUE, PRIORITYCLASS, NAMESPACE)
 _GANG_MESSAGE: Final = 500
@@ -74,7 +75,7 @@ class ClusterMirror:
         *,
         plugins: Plugins = PLUGINS,
         evaluator: Evaluator | None = None,
-        past_usage: Callable[[], Mapping[str, m.QueueUsage]] = dict,
+        past_usage: Callable[[], Mapping[str, QueueUsage]] = dict,
     ) -> None:
         self.scheduler_names = settings.scheduler_names
         self._make: Callable[[], SchedulerState] = lambda: SchedulerState(

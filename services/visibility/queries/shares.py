@@ -23,7 +23,7 @@ from shared.api.usage_reports import (
     UsageReportSpec,
     UsageReportStatus,
 )
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 from shared.model.decayed_usage import decay
 from shared.model.fair_tree import paths, usage_over_share
 

@@ -21,9 +21,9 @@ from pumice.local.fleet import NodeShape
 from shared.api import keys
 from shared.api import time as times
 from shared.contracts import codec
-from shared.contracts.messages import PeriodUsage, QueueUsage
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
+from shared.contracts.usage import PeriodUsage, QueueUsage
 from shared.jobs.budgets import budgets_in, sums_needed
 from tests.support.api import Api, connect
 from tests.support.nats_servers import bus_of

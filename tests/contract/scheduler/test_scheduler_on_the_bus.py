@@ -9,6 +9,7 @@ import pytest
 from pumice.local.nats import NatsServer
 from shared.contracts import codec
 from shared.contracts import messages as m
+from shared.contracts.usage import QueueUsage
 from tests.contract.scheduler.scheduler_stage import STREAMS, SUBJECTS, Stage, nodes_of
 from tests.support.fleet import Service
 from tests.support.wait import until
@@ -201,7 +202,7 @@ async def test_past_usage_decides_who_comes_first_before_and_after_a_restart(
         await stage.group(name, 1, annotations={"pumice.dev/user": user})
         await stage.pod(name, 0)
     users = {"ann": {"cpu": 36000.0}, "bob": {"cpu": 3600.0}}
-    usage = m.QueueUsage(queue="default", at=time.time(), half_life_s=604800.0, users=users)
+    usage = QueueUsage(queue="default", at=time.time(), half_life_s=604800.0, users=users)
     await stage.bus.publisher(STREAMS.usage.name).publish(
         SUBJECTS.usage("default"), codec.encode(usage)
     )

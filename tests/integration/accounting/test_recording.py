@@ -14,7 +14,7 @@ from pumice.events import Event, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode, subject
 from pumice.local.nats import NatsServer
 from shared.contracts import codec
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 from tests.contract.scheduler.scheduler_stage import STREAMS, SUBJECTS, Stage, scheduler_stage
 from tests.support.wait import until
 from tests.support.world import stored_group, stored_pod

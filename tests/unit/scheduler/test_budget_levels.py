@@ -15,7 +15,7 @@ from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
 from services.scheduler.engine.plan import Plan
 from services.scheduler.policy.states.past_usage import PastUsage
-from shared.contracts.messages import PeriodUsage, QueueUsage
+from shared.contracts.usage import PeriodUsage, QueueUsage
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.spans import NO_SPANS

@@ -13,7 +13,7 @@ from services.scheduler.policy.budgets import BudgetAccounts
 from services.scheduler.policy.plugins.budgets import BudgetsPlugin
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.api import keys, kinds
-from shared.contracts.messages import PeriodUsage, QueueUsage
+from shared.contracts.usage import PeriodUsage, QueueUsage
 from shared.jobs.budgets import Budget, read_budgets, sums_needed
 
 CONF = """

@@ -8,7 +8,7 @@ from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.policy.states.past_usage import PastUsage
 from services.scheduler.scheduler_state import Measurements, SchedulerState
 from shared.api import kinds
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 
 HOUR = 3600.0
 WEEK = 7 * 24 * HOUR

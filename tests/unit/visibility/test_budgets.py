@@ -6,7 +6,7 @@ from services.scheduler.config import PluginOption, SchedulerConfig, Tier
 from services.scheduler.engine.jobs.records import Queue
 from services.visibility.queries.budgets import budgets_report
 from shared.api.usage_reports import BUDGETS, BudgetRow, UsageReportSpec
-from shared.contracts.messages import PeriodUsage, QueueUsage
+from shared.contracts.usage import PeriodUsage, QueueUsage
 
 NOW = datetime(2026, 11, 10, 12, tzinfo=UTC).timestamp()
 MONTH = datetime(2026, 11, 1, tzinfo=UTC).timestamp()

@@ -7,7 +7,7 @@ from services.scheduler.engine.jobs.records import Queue
 from services.visibility.queries.gangs import BadQuery
 from services.visibility.queries.shares import shares, shares_report
 from shared.api.usage_reports import UsageReportSpec
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 
 WEEK = 604_800.0
 FAIRSHARE = PluginOption(name="fairshare", flags={}, arguments={"fairshare.resourceKey": "cpu"})

@@ -19,7 +19,7 @@ from services.scheduler.policy.arguments import BadArgument, names, text
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.api import keys
 from shared.api.scheduling import ROOT_QUEUE
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 from shared.jobs.users import user_of
 from shared.model.decayed_usage import decay, held_seconds
 from shared.model.fair_tree import paths, usage_over_share

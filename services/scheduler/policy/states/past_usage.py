@@ -10,7 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from pumice.plugins import PolicyState
-from shared.contracts.messages import QueueUsage
+from shared.contracts.usage import QueueUsage
 
 STEP_S: Final = 120.0
 """Accounting publishes more often than this; from then on, usage is estimated in such steps."""
