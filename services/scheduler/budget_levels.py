@@ -9,7 +9,7 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.budgets import BudgetAccounts, BudgetLine
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.contracts.usage import QueueUsage
-from shared.jobs.budgets import PLUGIN, Budget, read_budgets
+from shared.jobs.budgets import PLUGIN, UsageBudget, read_budgets
 from shared.jobs.limits import LimitHolder
 
 _DAY_S: Final = 86_400.0
@@ -40,7 +40,7 @@ class BudgetLevels:
 
     def __init__(self) -> None:
         self._seen: tuple[SchedulerConfig, Mapping[str, QueueUsage], float] | None = None
-        self._budgets: tuple[Budget, ...] = ()
+        self._budgets: tuple[UsageBudget, ...] = ()
         self._reported: dict[tuple[str, LimitHolder, str, float], float] = {}
 
     def review(
@@ -86,7 +86,7 @@ def _figures(lines: Sequence[BudgetLine]) -> BudgetFigures:
     )
 
 
-def budgets_of(config: SchedulerConfig) -> tuple[Budget, ...]:
+def budgets_of(config: SchedulerConfig) -> tuple[UsageBudget, ...]:
     """Return the budgets of all options of the plugin."""
     options = (option for tier in config.tiers for option in tier.plugins)
     stated = [option.arguments.get(PLUGIN) for option in options if option.name == PLUGIN]

@@ -45,7 +45,9 @@ class PeriodSpan(NamedTuple):
     end: float
 
 
-class Budget(LimitScope, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class UsageBudget(
+    LimitScope, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
     """One budget of the configuration."""
 
     name: str
@@ -72,10 +74,10 @@ class Budget(LimitScope, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return {name: _hours(stated) for name, stated in self.hours.items()}
 
 
-def read_budgets(stated: object) -> tuple[Budget, ...]:
+def read_budgets(stated: object) -> tuple[UsageBudget, ...]:
     """Return the budgets of an argument of the plugin. Raises ValueError, which names the field."""
     try:
-        found = msgspec.convert(stated or [], tuple[Budget, ...], strict=False)
+        found = msgspec.convert(stated or [], tuple[UsageBudget, ...], strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"{PLUGIN}: {describe_decode_error(error)}") from error
     names: set[str] = set()
@@ -86,7 +88,7 @@ def read_budgets(stated: object) -> tuple[Budget, ...]:
     return found
 
 
-def budgets_in(configuration: object) -> tuple[Budget, ...]:
+def budgets_in(configuration: object) -> tuple[UsageBudget, ...]:
     """Return the budgets of a scheduler configuration, as its YAML says. Raises ValueError."""
     tiers: Any = configuration
     try:
@@ -97,7 +99,7 @@ def budgets_in(configuration: object) -> tuple[Budget, ...]:
     return tuple(budget for each in stated for budget in read_budgets(each))
 
 
-def sums_needed(budgets: Iterable[Budget], now: float) -> tuple[float, ...]:
+def sums_needed(budgets: Iterable[UsageBudget], now: float) -> tuple[float, ...]:
     """Return the Unix seconds since which usage has to be summed; none without budgets."""
     begins = {span.begin for budget in budgets if (span := budget.span(now)) is not None}
     return tuple(sorted(begins | {rate_begin(now)})) if begins else ()
@@ -108,20 +110,20 @@ def rate_begin(now: float) -> float:
     return (now // _DAY_S - 1) * _DAY_S
 
 
-def by_period(budgets: Sequence[Budget]) -> list[list[tuple[int, Budget]]]:
+def by_period(budgets: Sequence[UsageBudget]) -> list[list[tuple[int, UsageBudget]]]:
     """Return the budgets in groups of one period each, with their index.
 
     Of the budgets of one queue with the same period, the first that names a user counts, as with
     limits; a budget of another period counts beside it.
     """
-    groups: dict[tuple[object, ...], list[tuple[int, Budget]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[int, UsageBudget]]] = {}
     for number, budget in enumerate(budgets):
         key = (budget.period, budget.first_day, budget.last_day)
         groups.setdefault(key, []).append((number, budget))
     return list(groups.values())
 
 
-def _problem(budget: Budget, names: set[str]) -> str:
+def _problem(budget: UsageBudget, names: set[str]) -> str:
     if not budget.name or budget.name in names:
         return f"name: {budget.name!r} is empty or not unique"
     dated = budget.first_day is not None, budget.last_day is not None

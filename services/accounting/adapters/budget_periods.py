@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.accounting.books.rows import DAY_S, amounts_of, in_units
 from services.accounting.schema import ALLOCATIONS, USAGE_DAYS
 from shared.contracts.usage import PeriodUsage
-from shared.jobs.budgets import Budget, budgets_in, sums_needed
+from shared.jobs.budgets import UsageBudget, budgets_in, sums_needed
 from shared.model.resources import PODS
 from shared.runtime.logs import Logger
 
@@ -44,7 +44,7 @@ class BudgetPeriods:
         self._engine = engine
         self._path = Path(path) if path else None
         self._log = log
-        self._budgets: tuple[Budget, ...] = ()
+        self._budgets: tuple[UsageBudget, ...] = ()
         self._reason = ""
 
     async def at(self, now: float) -> PeriodSums:
@@ -65,7 +65,7 @@ class BudgetPeriods:
                         used[resource] = in_units(resource, amount_seconds) / 3600.0
         return PeriodSums(begins, by_queue)
 
-    def _read(self) -> tuple[Budget, ...]:
+    def _read(self) -> tuple[UsageBudget, ...]:
         """Return the budgets of the file; the last ones while it cannot be read."""
         if self._path is None:
             return ()

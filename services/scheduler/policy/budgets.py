@@ -16,7 +16,7 @@ from services.scheduler.policy.limits import parent_of
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.api import time as times
 from shared.contracts.usage import QueueUsage
-from shared.jobs.budgets import Budget, PeriodSpan, by_period, rate_begin
+from shared.jobs.budgets import PeriodSpan, UsageBudget, by_period, rate_begin
 from shared.jobs.limits import LimitHolder, scopes_of
 from shared.model.resources import MEMORY
 
@@ -81,7 +81,7 @@ class BudgetAccounts:
 
     def __init__(
         self,
-        budgets: Sequence[Budget],
+        budgets: Sequence[UsageBudget],
         messages: Mapping[str, QueueUsage],
         queue_parent: Callable[[str], str],
         now: float,
@@ -103,7 +103,7 @@ class BudgetAccounts:
             self._add(queue, messages[queue])
 
     @classmethod
-    def of_cluster(cls, budgets: Sequence[Budget], cluster: Cluster) -> "BudgetAccounts":
+    def of_cluster(cls, budgets: Sequence[UsageBudget], cluster: Cluster) -> "BudgetAccounts":
         """Return the accounts at the time of a cycle."""
         messages = cluster.store(PastUsage).by_queue
         return cls(budgets, messages, partial(parent_of, cluster), cluster.now)

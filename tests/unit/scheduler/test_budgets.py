@@ -14,7 +14,7 @@ from services.scheduler.policy.plugins.budgets import BudgetsPlugin
 from services.scheduler.policy.states.past_usage import PastUsage
 from shared.api import keys, kinds
 from shared.contracts.usage import PeriodUsage, QueueUsage
-from shared.jobs.budgets import Budget, read_budgets, sums_needed
+from shared.jobs.budgets import UsageBudget, read_budgets, sums_needed
 
 CONF = """
 actions: "enqueue, allocate, backfill"
@@ -240,5 +240,5 @@ def test_two_budgets_have_two_names() -> None:
 
 def test_amounts_may_be_quantities() -> None:
     (budget,) = read_budgets([{**EACH, "hours": {"memory": "10Ti", GPU: 2.5}}])
-    assert isinstance(budget, Budget)
+    assert isinstance(budget, UsageBudget)
     assert budget.amounts == {"memory": 10 * 2.0**40, GPU: 2.5}
