@@ -22,7 +22,7 @@ tiers:
 - plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}, {name: SCORE}]
 configurations:
 - name: defrag
-  arguments: {schedule: '@every 1m', maxMoves: 6}
+  arguments: {schedule: '@every 1m', maxMoves: 6, minRunningTime: RAN}
 """
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 
@@ -58,8 +58,10 @@ waiting = st.builds(
 class Fleet(Cluster):
     """A drawn cluster whose evicted pods come again, and that does as plans say."""
 
-    def __init__(self, score: str, nodes: list[int], gangs: Iterable[Gang]) -> None:
-        super().__init__(CONF.replace("SCORE", score))
+    def __init__(
+        self, score: str, nodes: list[int], gangs: Iterable[Gang], *, ran: str = "10m"
+    ) -> None:
+        super().__init__(CONF.replace("SCORE", score).replace("RAN", ran))
         self.cluster_state.memory["defrag"] = NOW - 100
         self.free = {f"n{at}": cpu for at, cpu in enumerate(nodes)}
         self.cpus: dict[str, int] = {}
@@ -89,7 +91,7 @@ class Fleet(Cluster):
         notes = {"pumice.dev/eviction-cost": str(cost)}
         metadata = {"ownerReferences": [OWNER], "annotations": notes}
         status = {"startTime": format_seconds(NOW - ran_s)} if node else {}
-        name = pod.removesuffix("+")
+        name = pod.rstrip("+")
         self.pod(
             name, self.group_of[name], cpu=str(self.cpus[name]), node=node, status=status,
             uid=f"uid-{pod}", metadata=metadata,
@@ -102,7 +104,7 @@ class Fleet(Cluster):
         for eviction in moved:
             self.delete(kinds.POD, eviction.pod, eviction.uid)
         for eviction in moved:
-            self.show(f"{eviction.pod.partition('/')[2]}+")
+            self.show(f"{eviction.uid.removeprefix('uid-')}+")
 
     def settle(self) -> None:
         """Run cycles until nothing is bound any more."""
@@ -111,10 +113,10 @@ class Fleet(Cluster):
             bound = binds_of(plan)
             if not bound:
                 return
-            again = {t.name for job in self.cluster_state.jobs.all() for t in job.tasks.values()
-                     if t.uid.endswith("+")}  # fmt: skip
+            jobs = self.cluster_state.jobs.all()
+            named = {task.name: task.uid for job in jobs for task in job.tasks.values()}
             for pod, node in bound.items():
-                self.show(f"{pod}+" if pod in again else pod, node)
+                self.show(named[pod].removeprefix("uid-"), node)
         raise AssertionError("the cluster does not come to rest")
 
     def waits(self) -> set[str]:
@@ -176,3 +178,31 @@ def test_no_move_can_be_left_out(
         moved = {each.pod.partition("/")[2] for each in plan.evictions}
         gang_waits = not all(fleet.job(name).is_ready for name in served(plan))
         assert gang_waits or moved & fleet.waits()
+
+
+@needs_hits(at_least=20)
+@settings(max_examples=150, deadline=None)
+@given(scores, sizes, many, st.lists(waiting, min_size=1, max_size=3))
+def test_rounds_end_although_pods_may_move_at_any_age(
+    score: str, nodes: list[int], gangs: list[Gang], waits: list[Gang]
+) -> None:
+    """Each round starts a gang that waited, so there are no more rounds than such gangs."""
+    fleet = Fleet(score, nodes, [*gangs, *waits], ran="0s")
+    started = set[str]()
+    moved = 0
+    for _ in range(len(waits) + 1):
+        fleet.cluster_state.memory["defrag"] = NOW - 100
+        plan = fleet.decide(now=NOW)
+        for pod, node in binds_of(plan).items():
+            fleet.show(pod, node)
+        if not plan.evictions:
+            break
+        moved += len(plan.evictions)
+        assert not served(plan) & started
+        started |= served(plan)
+        fleet.carry_out(plan.evictions, plan)
+        fleet.settle()
+        assert all(fleet.job(name).is_ready for name in started)
+    else:
+        raise AssertionError("rounds do not end")
+    count_hits(range(moved))
