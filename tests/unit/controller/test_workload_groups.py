@@ -111,6 +111,16 @@ WORKERS = [
             },
             {},
         ),
+        (
+            "DaskCluster",
+            {"scheduler": {"spec": {}}, "worker": {"replicas": 3, "spec": {}}},
+            {"scheduler": 1, "worker": 3},
+        ),
+        (
+            "DaskJob",
+            {"job": {"spec": {}}, "cluster": {"spec": {"worker": {"replicas": 2}}}},
+            {"job-runner": 1, "scheduler": 1, "worker": 2},
+        ),
         ("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 4}}, {"group": 4}),
         (
             "LeaderWorkerSet",
@@ -202,7 +212,10 @@ def test_a_label_divides_a_workload_into_groups() -> None:
 def test_kinds_whose_operators_make_pod_groups_are_off_by_default() -> None:
     enabled = {row.kind for row in rows.DEFAULT.values() if row.enabled}
 
-    assert enabled == {"Deployment", "StatefulSet", "Workflow", "Revision", "JobSet"}
+    assert enabled == {
+        *("Deployment", "StatefulSet", "Workflow", "Revision", "JobSet"),
+        *("DaskCluster", "DaskJob"),
+    }
 
 
 def test_the_overlay_lets_the_controller_read_the_kinds_of_the_table() -> None:
