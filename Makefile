@@ -300,6 +300,8 @@ lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(UV_COMPILE) --upgrade requirements/sbom.in -o requirements/sbom.txt
 	$(UV_COMPILE) --upgrade -c requirements/dev.txt requirements/web.in -o requirements/web.txt
 	$(UV_COMPILE) --upgrade -c requirements/dev.txt requirements/docs.in -o requirements/docs.txt
+	for name in dask spark; do \
+		$(UV_COMPILE) --upgrade requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
 # An environment is removed only if `make setup` made it. Caches lie where their tools put them, and
 # build and dist may hold files of others. No symbolic link is followed.

@@ -2,7 +2,8 @@
 
 Names of kinds, such as `RayCluster`, select these alone. With `--record` the table of
 docs/integrations/README.md is written from the run. Operators that no module here pins are built
-from checkouts of their repositories below `--sources`, and left out without.
+from checkouts of their repositories below `--sources`, and left out without. What comes from PyPI
+is installed into environments in the user's cache.
 """
 
 import argparse
@@ -21,14 +22,15 @@ from pumice.local.errors import LocalError
 from pumice.local.fleet import Fleet, NodeShape
 from pumice.local.stack import LocalStack, StackOptions
 from tests.support.api import Api, connect
-from tools.frameworks_check import report, scenarios
-from tools.frameworks_check.operators import OPERATORS, Operator, cost, manifest
+from tools.frameworks_check import environments, report, scenarios
+from tools.frameworks_check.operators import OPERATORS, SPARK, Operator, cost, manifest
 from tools.frameworks_check.running import RunningOperator
+from tools.frameworks_check.stage import CPUS, NAMESPACE, NODES, Stage
 from tools.frameworks_check.workloads import EXAMPLES, WORKLOADS, Workload
 
 NODE: Final = NodeShape(
-    count=scenarios.NODES,
-    cpu=str(scenarios.CPUS),
+    count=NODES,
+    cpu=str(CPUS),
     resources={"ephemeral-storage": "100Gi"},  # an init container of MPIJobs requests some
 )
 _FLAGS: Final = {"controller": ("--workload-groups-config-map=pumice-workload-groups",)}
@@ -59,7 +61,7 @@ async def _of_operator(
         await _prepare(local, api)
         running = await _started(operator, local, api, sources, stack)
         for workload in workloads:
-            stage = scenarios.Stage(local, api, running, workload)
+            stage = Stage(local, api, running, workload)
             for title, scenario in scenarios.of(workload).items():
                 results.append(await _play(stage, title, scenario, operator))
     return results
@@ -67,10 +69,10 @@ async def _of_operator(
 
 async def _prepare(local: LocalStack, api: Api) -> None:
     """Create what all examples need."""
-    await api.create("namespaces", {"metadata": {"name": scenarios.NAMESPACE}})
+    await api.create("namespaces", {"metadata": {"name": NAMESPACE}})
     async with admin.connect(local.plane.url, local.plane.pki) as client:
         process = local.plane.processes[local.plane.api_program]
-        await process.ready(lambda: client.accounts_ready(scenarios.NAMESPACE), deadline_s=30)
+        await process.ready(lambda: client.accounts_ready(NAMESPACE), deadline_s=30)
     queue, high = manifest(EXAMPLES / "queue.yaml")
     await api.create("queues", queue)
     await api.create("priorityclasses", high)
@@ -91,7 +93,7 @@ async def _started(
 
 
 async def _play(
-    stage: scenarios.Stage,
+    stage: Stage,
     title: str,
     scenario: scenarios.Scenario,
     operator: Operator | None,
@@ -103,15 +105,26 @@ async def _play(
     except Exception as found:  # noqa: BLE001 - a scenario that fails is a result
         error = " ".join(str(found).split())[:500] or type(found).__name__
         traceback.print_exception(found)
-    name = f"{operator.title} {operator.version}" if operator is not None else "Kubernetes"
+    sender = stage.workload.submitter or operator
+    name = f"{sender.title} {sender.version}" if sender is not None else "Kubernetes"
     result = report.Result(operator=name, kind=stage.workload.title, scenario=title, error=error)
     print(result.line(), flush=True)
     return result
 
 
 def _has_source(workload: Workload, sources: Path) -> bool:
-    modules = {"", *(each.name for each in OPERATORS if each.module)}
-    return workload.operator in modules or (sources / workload.operator / "go.mod").exists()
+    known = {"", *(each.name for each in OPERATORS if each.module or each.environment)}
+    return workload.operator in known or (sources / workload.operator / "go.mod").exists()
+
+
+def _environments(workload: Workload) -> list[str]:
+    """Return the environments that a workload needs."""
+    found = [each.environment for each in OPERATORS if each.name == workload.operator]
+    if workload.submitter is not None:
+        found.append(workload.submitter.environment)
+    if workload.operator == SPARK.name:
+        found.append("spark")  # its spark-submit
+    return list(filter(None, found))
 
 
 def main() -> int:
@@ -131,7 +144,8 @@ def main() -> int:
         if not _has_source(each, sources):
             print(f"left out: {each.title}: --sources has no folder {each.operator}", flush=True)
     chosen = [each for each in chosen if _has_source(each, sources)]
-    if words := cost():
+    needed = [name for each in chosen for name in _environments(each)]
+    for words in filter(None, (cost(), environments.cost(needed))):
         print(words, flush=True)
     try:
         with tempfile.TemporaryDirectory() as name:

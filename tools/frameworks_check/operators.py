@@ -1,7 +1,7 @@
-"""Operators that come as Go modules: what each consists of, and the flags that start it."""
+"""Operators: what each consists of, and the flags that start it."""
 
 import json
-import sys
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +11,7 @@ import yaml
 
 from pumice.local.ports import LOOPBACK
 from tests.support.goprograms import is_built
+from tools.frameworks_check.environments import pinned, spark_home
 
 
 class Webhooks(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,20 +37,22 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     version: str
-    source: str
+    source: str = ""
     """Go module."""
     package: str
-    """Package of its program."""
+    """Package of its program; module of Python with an environment."""
+    environment: str = ""
+    """Its environment, if it is a program of Python (see `environments`)."""
     module: str = ""
     """`tests/support/<module>_module` pins it; empty: it is built from a checkout."""
     crds: str
-    """Folder of its module with its CRDs."""
+    """Folder of its module, or of the packages of its environment, with its CRDs."""
     flags: Callable[[Path, int, int, int], tuple[str, ...]]
     """Flags for a folder, and ports of metrics, health and webhooks; `{kubeconfig}` is a path."""
     program: str = ""
     """Name of its program in the cache, if another operator has it too."""
     environ: dict[str, str] = {}
-    """`{folder}` in values stands for its folder."""
+    """`{folder}` in values stands for its folder, `{host}` and `{port}` for the API server's."""
     health: str = "/readyz"
     """Path of its readiness."""
     health_port: int = 0
@@ -114,8 +117,9 @@ def _kthena(_: Path, __: int, health: int, ___: int) -> tuple[str, ...]:
 def _spark(folder: Path, metrics: int, health: int, __: int) -> tuple[str, ...]:
     submit = folder / "bin" / "spark-submit"
     submit.parent.mkdir(exist_ok=True)
-    words = f'exec {sys.executable} -m tools.frameworks_check.spark_submit "$@"'
-    submit.write_text(f"#!/bin/sh\n{words}\n", "utf-8")
+    submit.write_text(
+        f'#!/bin/sh\nSPARK_HOME={spark_home()} exec {spark_home()}/bin/spark-submit "$@"\n', "utf-8"
+    )
     submit.chmod(0o755)
     return (
         "controller",
@@ -139,6 +143,16 @@ def _spark_webhook(folder: Path, metrics: int, health: int, hooks: int) -> tuple
         f"--webhook-port={hooks}",
         f"--metrics-bind-address={LOOPBACK}:{metrics}",
         f"--health-probe-bind-address={LOOPBACK}:{health}",
+    )
+
+
+def _dask(_: Path, __: int, health: int, ___: int) -> tuple[str, ...]:
+    return (
+        "run",
+        "--module=dask_kubernetes.operator.controller",
+        "--all-namespaces",
+        "--standalone",
+        f"--liveness=http://{LOOPBACK}:{health}/healthz",
     )
 
 
@@ -304,8 +318,9 @@ SPARK: Final = Operator(
     flags=_spark,
     environ={
         "SPARK_HOME": "{folder}",
-        "KUBERNETES_SERVICE_HOST": "localhost",  # of the master, which the stand-in ignores
-        "KUBERNETES_SERVICE_PORT": "443",
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "KUBERNETES_SERVICE_HOST": "{host}",
+        "KUBERNETES_SERVICE_PORT": "{port}",
     },
     needs=("spark-webhook",),
 )
@@ -319,6 +334,16 @@ KTHENA: Final = Operator(
     flags=_kthena,
     health="/debug/modelserving/cache",
 )
+DASK: Final = Operator(
+    name="dask",
+    title="Dask operator",
+    version=pinned("dask", "dask-kubernetes"),
+    package="kopf",
+    environment="dask",
+    crds="dask_kubernetes/operator/deployment/helm/dask-kubernetes-operator/crds",
+    flags=_dask,
+    health="/healthz",
+)
 OPERATORS: Final = (
     KUBERAY,
     TRAINING,
@@ -330,6 +355,7 @@ OPERATORS: Final = (
     SPARK_WEBHOOK,
     SPARK,
     KTHENA,
+    DASK,
 )
 _MINUTES: Final = 2
 _MEGABYTES: Final = 45
@@ -349,7 +375,10 @@ def cost() -> str:
     )
 
 
-def manifest(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of an example."""
-    found: list[dict[str, Any]] = [d for d in yaml.safe_load_all(path.read_text("utf-8")) if d]
+def manifest(path: Path, word: str = "", name: str = "") -> list[dict[str, Any]]:
+    """Return the objects of an example; in their names and labels `name` replaces `word`."""
+    text = path.read_text("utf-8")
+    if word:
+        text = re.sub(rf"\b{word}\b(?!:)", name, text)
+    found: list[dict[str, Any]] = [d for d in yaml.safe_load_all(text) if d]
     return json.loads(json.dumps(found))  # type: ignore[no-any-return] # anchors become copies

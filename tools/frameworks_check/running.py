@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -21,12 +22,29 @@ from pumice.local.process import Process, ProcessSpec
 from shared.runtime.tasks import TaskGroup
 from tests.support.api import Api
 from tests.support.goprograms import from_checkout, operator, source_of
+from tools.frameworks_check.environments import environment, packages
 from tools.frameworks_check.operators import Operator, Webhooks
 
 MOUNT: Final = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - compiled into them
 """Where the operators of Kubeflow expect the Secret with their certificate."""
 _READY_S: Final = 60.0
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+
+
+def _program(about: Operator, checkout: Path) -> tuple[str, ...]:
+    """Return the command of an operator, after building or installing it."""
+    if about.environment:
+        return str(environment(about.environment) / "bin" / "python"), "-m", about.package
+    if about.module:
+        return (str(operator(about.program or about.name, about.package, module=about.module)),)
+    return (str(from_checkout(about.name, about.package, checkout)),)
+
+
+def _source(about: Operator, checkout: Path) -> Path:
+    """Return the folder that the paths of an operator's files are in."""
+    if about.environment:
+        return packages(about.environment)
+    return source_of(about.source, module=about.module) if about.module else checkout
 
 
 class RunningOperator:
@@ -42,20 +60,20 @@ class RunningOperator:
         folder.mkdir(parents=True, exist_ok=True)
         metrics, health, self._hooks = free_port(), about.health_port or free_port(), free_port()
         self._health = f"{LOOPBACK}:{health}"
-        program = (
-            operator(about.program or about.name, about.package, module=about.module)
-            if about.module
-            else from_checkout(about.name, about.package, checkout)
-        )
         flags = about.flags(folder, metrics, health, self._hooks)
+        server = urlsplit(plane.url)
+        places = {"folder": folder, "host": server.hostname, "port": server.port}
         self._process = Process(
             ProcessSpec(
                 name=about.name,
-                argv=(str(program), *(flag.format(kubeconfig=plane.kubeconfig) for flag in flags)),
+                argv=(
+                    *_program(about, checkout),
+                    *(flag.format(kubeconfig=plane.kubeconfig) for flag in flags),
+                ),
                 log=folder / "log",
                 environ={
                     "KUBECONFIG": str(plane.kubeconfig),
-                    **{key: text.format(folder=folder) for key, text in about.environ.items()},
+                    **{key: text.format(**places) for key, text in about.environ.items()},
                 },
                 nice=5,
             )
@@ -63,8 +81,7 @@ class RunningOperator:
 
     async def install(self) -> None:
         """Create its CRDs, its ConfigMap, its namespace and its webhooks."""
-        module = self.about.module
-        source = source_of(self.about.source, module=module) if module else self._checkout
+        source = _source(self.about, self._checkout)
         await self._plane.apply_crds(source / self.about.crds)
         if self.about.config_map:
             config = {"metadata": {"name": self.about.config_map}, "data": self.about.config}

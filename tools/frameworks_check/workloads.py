@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tools.frameworks_check.submitting import SPARK_SUBMIT, Submitter
+
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLES: Final = ROOT / "examples" / "frameworks"
 Step = str | int
@@ -21,6 +23,8 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """By how much it is raised."""
     pods: int = 1
     """Pods for each."""
+    down: bool = True
+    """Whether it is lowered as well."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +67,23 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What is left out here, and why."""
     version: str = ""
     """Version of its kind, where more than one operator has the kind."""
+    submitter: Submitter | None = None
+    """Program that sends it in place of a plain request."""
+    word: str = ""
+    """Word of its file that names it and all objects before it, if these belong to it alone."""
+    named: str = ""
+    """Name of its row, if its kind is not enough of one."""
+    is_plain: bool = False
+    """Whether commands name it without a kind: a Job of Volcano, a PodGroup of a user."""
 
     @property
     def title(self) -> str:
         """Name of its row in the table, and of it on the command line."""
-        return f"{self.kind}{self.version}"
+        return self.named or f"{self.kind}{self.version}"
+
+    def argument(self, name: str) -> str:
+        """Return how commands name one of it."""
+        return name if self.is_plain else f"{self.kind.lower()}/{name}"
 
     def least(self, workers: int | None = None) -> int:
         """Return the minimum of its PodGroup, of the example or with a number of workers."""
@@ -233,6 +249,58 @@ WORKLOADS: Final = (
         prioritized=False,
         scaling=Scaling(path=("spec", "replicas"), step=1, pods=4),
         limits="its webhook; 1.0 sets no priority in PodGroups",
+    ),
+    Workload(
+        operator="dask",
+        kind="DaskCluster",
+        example="daskcluster.yaml",
+        api="kubernetes.dask.org/v1",
+        plural="daskclusters",
+        pods=4,
+        count=("spec", "worker", "replicas"),
+        scaling=Scaling(path=("spec", "worker", "replicas"), down=False),
+        limits="fewer workers: the operator asks Dask's scheduler which",
+    ),
+    Workload(
+        operator="dask",
+        kind="DaskJob",
+        example="daskjob.yaml",
+        api="kubernetes.dask.org/v1",
+        plural="daskjobs",
+        pods=4,
+        beside=2,
+        count=("spec", "cluster", "spec", "worker", "replicas"),
+        ends=("Successful", ""),
+        ends_with=1,
+        state=("jobStatus",),
+    ),
+    Workload(
+        operator="",
+        kind="PodGroup",
+        named="spark-submit",
+        submitter=SPARK_SUBMIT,
+        is_plain=True,
+        example="spark.yaml",
+        api="scheduling.volcano.sh/v1beta1",
+        plural="podgroups",
+        pods=3,
+        count=("spec", "minMember"),
+        beside=0,
+        priority=("spec", "priorityClassName"),
+        limits="tasks, which executors on real nodes run",
+    ),
+    Workload(
+        operator="",
+        kind="Deployment",
+        named="Flink",
+        word="flink",
+        is_plain=True,
+        example="flink.yaml",
+        api="apps/v1",
+        plural="deployments",
+        pods=4,
+        count=("spec", "replicas"),
+        scaling=Scaling(path=("spec", "replicas")),
     ),
     Workload(
         operator="",

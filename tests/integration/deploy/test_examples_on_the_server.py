@@ -13,7 +13,7 @@ EXAMPLES = ROOT / "examples"
 FOR_OTHERS = {"local", "visibility"}
 """Folders of files that others read: `pumice up`, and visibility (see test_visibility_page.py)."""
 OPERATORS = (
-    *("argoproj.io", "kubeflow.org", "ray.io", "sparkoperator.k8s.io", "x-k8s.io"),
+    *("argoproj.io", "dask.org", "kubeflow.org", "ray.io", "sparkoperator.k8s.io", "x-k8s.io"),
     "serving.volcano.sh",
 )
 """Groups whose CRDs come with an operator: `make frameworks-check` runs these examples."""

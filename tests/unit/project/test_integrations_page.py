@@ -3,6 +3,7 @@
 import re
 
 from tools.frameworks_check import report
+from tools.frameworks_check.operators import manifest
 from tools.frameworks_check.report import PAGE, Result
 from tools.frameworks_check.scenarios import of
 from tools.frameworks_check.workloads import EXAMPLES, WORKLOADS
@@ -38,3 +39,13 @@ def test_a_table_keeps_the_rows_of_kinds_that_were_not_checked() -> None:
     assert head.startswith("| operator | kind | runs | waits whole |")
     assert first == "| KubeRay 1 | RayCluster | passed | - | - | failed | - | - | - |  |"
     assert second == "| a | JobSet |"
+
+
+def test_a_name_replaces_the_word_of_an_example_but_not_its_images() -> None:
+    group, service, manager, workers = manifest(EXAMPLES / "flink.yaml", "flink", "one")
+
+    names = [each["metadata"]["name"] for each in (group, service, manager, workers)]
+    assert names == ["one", "one", "one-jobmanager", "one-taskmanager"]
+    template = workers["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": "one"}
+    assert template["spec"]["containers"][0]["image"].startswith("flink:")
