@@ -26,6 +26,7 @@ from services.accounting.schema import ALLOCATIONS, JOBS, USAGE_DAYS
 from shared.api.time import format_seconds
 from shared.api.usage_reports import UsageReportSpec
 from shared.runtime.clock import SystemClock
+from shared.runtime.errors import Rejected
 from shared.runtime.values import Secret
 
 BATCH = 500
@@ -161,9 +162,12 @@ async def read(engine: AsyncEngine) -> None:
     for report, by in REPORTS:
         spec = UsageReportSpec(report=report, by=by, since=since, until=until)
         begun = time.perf_counter()
-        found = (await reports.report(spec)).rows
+        try:
+            result = f"{len((await reports.report(spec)).rows):,} rows"
+        except Rejected as error:
+            result = str(error)
         took_s = time.perf_counter() - begun
-        print(f"{report} of a month by {', '.join(by)}: {len(found):,} rows in {took_s:.2f} s")
+        print(f"{report} of a month by {', '.join(by)}: {result} in {took_s:.2f} s")
     sums = UsageSums(engine, 7 * DAY_S)
     for name, at in (("after a start", month_s + SETTLED_S), ("then", month_s + SETTLED_S + 60)):
         begun = time.perf_counter()

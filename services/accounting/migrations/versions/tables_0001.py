@@ -58,7 +58,6 @@ def _create_allocations() -> None:
         sa.Column("approximate", sa.Boolean, nullable=False),
     )
     op.create_index("allocations_ended", "allocations", ["ended"])
-    op.create_index("allocations_started", "allocations", ["started"])
     op.create_index("allocations_job", "allocations", ["job_uid"])
 
 
@@ -85,6 +84,10 @@ def _create_jobs() -> None:
         sa.Column("gate_since", sa.Float, nullable=True),
     )
     op.create_index("jobs_name", "jobs", ["namespace", "name"])
-    op.create_index("jobs_submitted", "jobs", ["submitted"])
+    op.create_index(
+        "jobs_submitted",
+        "jobs",
+        ["submitted", "queue", "user", "namespace", "phase", "started", "ended", "restarts"],
+    )
     op.create_index("jobs_queue", "jobs", ["queue", "submitted"])
     op.create_index("jobs_user", "jobs", ["user", "submitted"])
