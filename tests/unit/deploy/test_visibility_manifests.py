@@ -36,8 +36,8 @@ def test_the_api_service_is_trusted_by_no_authority_but_our_own() -> None:
 def test_each_resource_of_visibility_is_in_a_role_for_users() -> None:
     granted = {
         (resource, verb)
-        for name in ("viewer", "editor")
-        for rule in named(OBJECTS, "ClusterRole", f"pumice-visibility-{name}")["rules"]
+        for name in ("visibility-viewer", "visibility-editor", "usage-own")
+        for rule in named(OBJECTS, "ClusterRole", f"pumice-{name}")["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
