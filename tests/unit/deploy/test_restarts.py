@@ -18,8 +18,8 @@ from tests.support.manifests import BASE, ROOT, build
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 DEPLOYMENTS = {
     o["metadata"]["name"].removeprefix("pumice-"): o["spec"]["template"]["spec"]
-    for o in build(BASE)
-    if o["kind"] == "Deployment"
+    for o in build(ROOT / "k8s" / "overlays" / "accounting")
+    if o["kind"] in {"Deployment", "StatefulSet"}
 }
 SERVICES = sorted(
     name
