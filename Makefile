@@ -300,7 +300,7 @@ lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(UV_COMPILE) --upgrade requirements/sbom.in -o requirements/sbom.txt
 	$(UV_COMPILE) --upgrade -c requirements/dev.txt requirements/web.in -o requirements/web.txt
 	$(UV_COMPILE) --upgrade -c requirements/dev.txt requirements/docs.in -o requirements/docs.txt
-	for name in dask spark; do \
+	for name in airflow dask spark; do \
 		$(UV_COMPILE) --upgrade requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
 # An environment is removed only if `make setup` made it. Caches lie where their tools put them, and

@@ -14,7 +14,7 @@ from pumice.local.errors import LocalError
 from pumice.local.parts import cache_dir
 
 _LOCKS: Final = Path(__file__).parents[2] / "requirements"
-_MEGABYTES: Final = {"dask": 350, "spark": 520}
+_MEGABYTES: Final = {"airflow": 450, "dask": 350, "spark": 520}
 """What environments take on the disk."""
 
 

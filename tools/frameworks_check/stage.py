@@ -21,7 +21,7 @@ HALVES: Final = ("left", "right")
 """Blockers of all nodes: each holds half of their CPUs."""
 _WAIT_S: Final = 60.0
 _SUBMITTED_S: Final = 180.0
-"""For programs that take long to start."""
+"""For programs that take long to start, such as Airflow."""
 _STAYS_S: Final = 4.0
 _RUN: Final = "pumice.dev/run-seconds"
 NAMESPACE: Final = "team"

@@ -1,12 +1,15 @@
-"""Programs that send a workload in place of a plain request: spark-submit."""
+"""Programs that send a workload in place of a plain request: a DAG run of Airflow, spark-submit."""
 
 import asyncio
 import contextlib
+import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 from pumice.local.control_plane import ControlPlane
 from pumice.local.errors import LocalError
@@ -96,6 +99,33 @@ class Submitted:
         await self._process.stop(grace_s=_GRACE_S)
 
 
+_DAG_RUN: Final = """
+import airflow_dag
+airflow_dag.prepare.get_logs = False  # fake nodes have none
+airflow_dag.prepare.annotations["pumice.dev/run-seconds"] = "1"
+if __name__ == "__main__":  # Airflow imports all files of the folder
+    raise SystemExit(airflow_dag.dag.test().state != "success")
+"""
+
+
+def _airflow(submission: Submission) -> Command:
+    folder = submission.folder
+    shutil.copy(_EXAMPLES / "airflow_dag.py", folder)
+    (folder / "airflow-job.yaml").write_text(yaml.safe_dump(submission.workload), "utf-8")
+    (folder / "run.py").write_text(_DAG_RUN, "utf-8")
+    binaries = environment("airflow") / "bin"
+    script = f"{binaries}/airflow db migrate && exec {binaries}/python run.py"
+    return Command(
+        argv=("/bin/sh", "-c", script),
+        environ={
+            "AIRFLOW_HOME": str(folder / "airflow"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+            "AIRFLOW__CORE__DAGS_FOLDER": str(folder),
+            "PATH": f"{binaries}:{os.environ['PATH']}",
+        },
+    )
+
+
 def _spark(submission: Submission) -> Command:
     home = spark_home()
     metadata = submission.workload["metadata"]
@@ -125,6 +155,13 @@ def _spark(submission: Submission) -> Command:
     )
 
 
+AIRFLOW: Final = Submitter(
+    title="Airflow",
+    environment="airflow",
+    package="apache-airflow",
+    command=_airflow,
+    creates=True,
+)
 SPARK_SUBMIT: Final = Submitter(
     title="Spark", environment="spark", package="pyspark", command=_spark, creates=False
 )

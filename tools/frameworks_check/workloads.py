@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tools.frameworks_check.submitting import SPARK_SUBMIT, Submitter
+from tools.frameworks_check.submitting import AIRFLOW, SPARK_SUBMIT, Submitter
 
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLES: Final = ROOT / "examples" / "frameworks"
@@ -273,6 +273,22 @@ WORKLOADS: Final = (
         ends=("Successful", ""),
         ends_with=1,
         state=("jobStatus",),
+    ),
+    Workload(
+        operator="",
+        kind="Job",
+        named="DAG",
+        submitter=AIRFLOW,
+        is_plain=True,
+        example="airflow-job.yaml",
+        api="batch.volcano.sh/v1alpha1",
+        plural="jobs",
+        pods=4,
+        count=("spec", "tasks", 0, "replicas"),
+        beside=0,
+        priority=("spec", "priorityClassName"),
+        ends=("Completed", ""),
+        state=("state", "phase"),
     ),
     Workload(
         operator="",
