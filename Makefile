@@ -109,9 +109,12 @@ docs: $(READY) ## the documentation as a site in build/site; a dead link fails
 	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build
 	@echo "build/site/index.html"
 
+# The release of Kubernetes beside which devices are compared: 1.36 or 1.37.
+KUBERNETES ?= 1.37
+
 .PHONY: dra-check
-dra-check: go ## device claims beside the scheduler of Kubernetes, on drawn states (builds it; needs Go)
-	@$(PY) -m tools.dra_check
+dra-check: go ## device claims beside the scheduler of Kubernetes, on drawn states: make dra-check KUBERNETES=1.37 (builds it; needs Go)
+	@$(PY) -m tools.dra_check --kubernetes $(KUBERNETES)
 
 .PHONY: native-gangs-check
 native-gangs-check: go ## gangs of Kubernetes 1.37 on its API server, and beside its scheduler on drawn states (builds them; needs Go)

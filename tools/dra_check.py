@@ -2,12 +2,14 @@
 
 On a real API server it applies drawn states: slices, claims, then pods one after another. For each
 pod kube-scheduler and the predicates of ours say whether it can be placed; and where
-kube-scheduler placed it, both must have chosen the same devices on that node. A state is drawn from
-its number alone: `python -m tools.dra_check --first 17 --states 1` repeats the one that is named.
+kube-scheduler placed it, both must have chosen the same devices on that node, and made the same
+claim for the pod's extended resources. A state is drawn from its number alone:
+`python -m tools.dra_check --first 17 --states 1` repeats the one that is named.
 
-Two answers of kube-scheduler are counted apart, where ours is another on purpose: it ends the whole
-attempt when a constraint keeps one node from giving "all" devices, and of the devices of one
-request it compares each with the last alone where a constraint wants all values distinct.
+Answers of kube-scheduler are counted apart where ours is another on purpose: it ends the whole
+attempt when a constraint keeps one node from giving "all" devices, and never binds a pod with other
+claims to a node whose device plugins serve its extended resources. Kubernetes 1.36 also compares
+each device of one request with the last alone where a constraint wants all values distinct.
 """
 
 import argparse
@@ -17,11 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from msgspec import convert
+from msgspec import convert, to_builtins
 
 from pumice.local import admin, parts
 from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
@@ -34,11 +37,22 @@ from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceResult
 from shared.model.quantity import milli
-from tests.property.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
-from tests.support.api import Api, connect
-from tests.support.goprograms import kube_scheduler
+from tests.native.native_groups import OF_PLANE
+from tests.property.device_states import (
+    CLASSES,
+    NODES,
+    RESOURCES,
+    DeviceState,
+    draw,
+    draw_extended,
+    draw_rules,
+    draw_shared,
+)
+from tests.support.api import Api, ApiError, connect
+from tests.support.goprograms import kube_scheduler, next_kubernetes
 
-STATES: Final = 200
+STATES: Final = 300
+RELEASES: Final = ("1.36", "1.37")
 NAMESPACE: Final = "ns"
 GROUP: Final = "/apis/resource.k8s.io/v1"
 CONF: Final = """
@@ -52,19 +66,28 @@ _DOUBT_S: Final = 3.0
 """A difference counts when it is there after so long."""
 _VERDICT_S: Final = 20.0
 
-_GIVES_UP: Final = "a claim constraint would not be satisfied"
+_GIVES_UP: Final = (
+    "a claim constraint would not be satisfied",
+    "nil or empty request mappings",
+)
 _DEVICE: Final = ("driver", "pool", "device", "shareID")
 
 Object = dict[str, Any]
 Parts = dict[str, int] | None
-Chosen = tuple[str, str, str, str, Parts, tuple[str, ...]]
+Device = tuple[str, str, str, str, Parts, tuple[str, ...]]
+Chosen = dict[str, Any]
+"""Claim → its devices; of the one for extended resources also its requests and their mappings."""
+_MADE: Final = "<extended-resources>"
 
 
 class Check:
     """A cluster, and both schedulers' words on it."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, release: str) -> None:
         self._api = api
+        self._is_next = release != RELEASES[0]
+        self.extended = 0
+        """Pods that got a claim for extended resources."""
         self.differences: list[str] = []
         self.placed = self.refused = self.apart = 0
 
@@ -79,14 +102,35 @@ class Check:
         """Apply one state, ask for its pods, and clear it away."""
         chance = Random(number)  # noqa: S311 - a drawn state is no secret
         drawn = draw_shared(chance) if number % 2 else draw(chance)
+        if self._is_next:
+            drawn = draw_rules(chance, drawn)
+        if number % 3:
+            drawn = draw_extended(chance, drawn)
         await self._apply(drawn, number)
         for at, claims in enumerate(drawn.pods):
-            await self._pod(f"s{number}-{at}", [f"s{number}-{claim}" for claim in claims])
+            main, init = drawn.containers[at] if drawn.containers else ([], [])
+            names = [f"s{number}-{claim}" for claim in claims]
+            uses = [{"name": name, "resourceClaimName": name} for name in names]
+            spec = {
+                "containers": main or [{"name": "main", "image": "none"}],
+                "resourceClaims": uses,
+                **({"initContainers": init} if init else {}),
+            }
+            await self._pod(f"s{number}-{at}", spec)
         await self._clear()
 
     async def _apply(self, drawn: DeviceState, number: int) -> None:
         for node, labels in drawn.labels.items():
             await self._merge(f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
+            offered = dict.fromkeys(RESOURCES) | drawn.plugins.get(node, {})
+            status = {"allocatable": offered, "capacity": offered}
+            await self._merge(f"/api/v1/nodes/{node}/status", {"status": status})
+        for at, rule in enumerate(drawn.taint_rules):
+            selector = rule.get("deviceSelector", {})
+            pool = {"pool": f"s{number}-{selector['pool']}"} if "pool" in selector else {}
+            spec = {**rule, "deviceSelector": {**selector, **pool}}
+            meta = {"name": f"s{number}-{at}"}
+            await self._post(f"{GROUP}/devicetaintrules", {"metadata": meta, "spec": spec})
         for each in drawn.slices:
             spec = each["spec"]
             pool = {**spec["pool"], "name": f"s{number}-{spec['pool']['name']}"}
@@ -96,40 +140,45 @@ class Check:
             )
         for name, spec in drawn.claims.items():
             meta = {"name": f"s{number}-{name}"}
-            await self._post(
-                f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims", {"metadata": meta, "spec": spec}
-            )
+            await self._post(self._claims, {"metadata": meta, "spec": spec})
         await asyncio.sleep(_HEARD_S)
 
     async def _clear(self) -> None:
         at_once = {"gracePeriodSeconds": 0}
         await self._api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods", at_once)
-        for path in (f"{GROUP}/resourceslices", f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims"):
+        paths = [f"{GROUP}/resourceslices", self._claims]
+        if self._is_next:
+            paths.append(f"{GROUP}/devicetaintrules")
+        for path in paths:
             await self._api.request("DELETE", path)
+        for claim in (await self._api.request("GET", self._claims))["items"]:
+            name = claim["metadata"]["name"]
+            with suppress(ApiError):  # Kubernetes' controller may have been faster
+                await self._merge(f"{self._claims}/{name}", {"metadata": {"finalizers": None}})
 
     # --- one pod -----------------------------------------------------------------------------
 
-    async def _pod(self, name: str, claims: list[str]) -> None:
+    async def _pod(self, name: str, spec: Object) -> None:
         """Ask both about a pod; it stays where kube-scheduler has put it."""
         before = await self._objects()
-        uses = [{"name": claim, "resourceClaimName": claim} for claim in claims]
-        main = {"name": "main", "image": "none"}
-        spec = {"containers": [main], "resourceClaims": uses}
         path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        await self._post(path, {"metadata": {"name": name}, "spec": spec})
-        ours = verdict(before, name, uses)
+        created = await self._api.request("POST", path, {"metadata": {"name": name}, "spec": spec})
+        world = world_of(before).group("g")
+        world.pod(name, "g", uid=created["metadata"]["uid"], **spec)
+        ours = binds_of(world.decide()).get(name, "")
         pod = await self._judged(f"{path}/{name}", time.monotonic() + _HEARD_S)
         if bool(pod["spec"].get("nodeName")) is not bool(ours):
             pod = await self._judged(f"{path}/{name}", time.monotonic() + _DOUBT_S)
         node = pod["spec"].get("nodeName", "")
         self.placed += bool(node)
         self.refused += not node
+        claims = [used["resourceClaimName"] for used in spec["resourceClaims"]]
         if await self._is_apart(before, pod, claims):
             self.apart += 1
         elif bool(node) is not bool(ours):
             self._differ(name, f"kube-scheduler: {node or _why(pod)}; ours: {ours or 'no node'}")
         elif node:
-            await self._compare_devices(before, name, claims, node)
+            await self._compare_devices(world, pod)
         if not node:
             await self._api.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
 
@@ -138,9 +187,11 @@ class Check:
     ) -> bool:
         """Tell whether kube-scheduler's answer is one that ours need not be."""
         if not pod["spec"].get("nodeName"):
-            return _GIVES_UP in _why(pod)
+            return any(text in _why(pod) for text in _GIVES_UP)
         slices = before[kinds.RESOURCESLICE.token]
-        return any([repeats(await self._claim(claim), slices) for claim in claims])
+        return not self._is_next and any(
+            [repeats(await self._claim(claim), slices) for claim in claims]
+        )
 
     async def _judged(self, path: str, settled: float) -> Object:
         """Return a pod with a node, or one without that stays so until it counts as settled."""
@@ -158,22 +209,35 @@ class Check:
 
     async def _prepare(self, pod: Object) -> None:
         """Play the drivers: meet all conditions of devices that a pod waits for."""
-        for used in pod["spec"]["resourceClaims"]:
-            path = f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims/{used['resourceClaimName']}"
-            status = (await self._api.request("GET", path)).get("status", {})
+        for claim in (await self._api.request("GET", self._claims))["items"]:
+            status = claim.get("status", {})
+            if all(user["uid"] != pod["metadata"]["uid"] for user in status.get("reservedFor", [])):
+                continue
             results = status.get("allocation", {}).get("devices", {}).get("results", [])
             if "devices" not in status and (said := _prepared(results)):
-                await self._merge(f"{path}/status", {"status": {"devices": said}})
+                path = f"{self._claims}/{claim['metadata']['name']}/status"
+                await self._merge(path, {"status": {"devices": said}})
 
-    async def _compare_devices(
-        self, before: Mapping[str, list[Object]], name: str, claims: list[str], node: str
-    ) -> None:
-        theirs = {}
-        for claim in claims:
-            found = (await self._claim(claim))["status"]["allocation"]
-            theirs[claim] = _chosen(convert(found, AllocationResult))
-        ours = devices_on(before, claims, node)
-        if isinstance(ours, str) or any(theirs[claim] != ours[claim] for claim in ours):
+    async def _compare_devices(self, world: Cluster, pod: Object) -> None:
+        """Compare the devices of a pod's claims, and the claim for its extended resources."""
+        name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+        theirs: Chosen = {}
+        for claim in (each["resourceClaimName"] for each in pod["spec"].get("resourceClaims", [])):
+            theirs[claim] = _chosen((await self._claim(claim))["status"]["allocation"])
+        made = pod["status"].get("extendedResourceClaimStatus")
+        if made is not None:
+            self.extended += 1
+            claim = await self._claim(made["resourceClaimName"])
+            theirs[_MADE] = (
+                _chosen(claim["status"]["allocation"]),
+                [_request(each) for each in claim["spec"]["devices"]["requests"]],
+                [(m["containerName"], m["resourceName"], m["requestName"])
+                 for m in made["requestMappings"]],
+            )  # fmt: skip
+        ours = devices_on(world, f"{NAMESPACE}/{name}", node)
+        is_made = made is not None
+        differs = isinstance(ours, str) or any(theirs.get(claim) != ours[claim] for claim in ours)
+        if differs or (_MADE in ours) is not is_made:
             self._differ(name, f"on {node} kube-scheduler chose {theirs}, ours {ours}")
 
     def _differ(self, name: str, text: str) -> None:
@@ -188,15 +252,20 @@ class Check:
             kinds.NODE.token: "/api/v1/nodes",
             kinds.DEVICECLASS.token: f"{GROUP}/deviceclasses",
             kinds.RESOURCESLICE.token: f"{GROUP}/resourceslices",
-            kinds.RESOURCECLAIM.token: f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims",
+            kinds.RESOURCECLAIM.token: self._claims,
             kinds.POD.token: f"/api/v1/namespaces/{NAMESPACE}/pods",
         }
+        if self._is_next:
+            paths[kinds.DEVICETAINTRULE.token] = f"{GROUP}/devicetaintrules"
         return {token: (await self._api.request("GET", p))["items"] for token, p in paths.items()}
 
     async def _claim(self, name: str) -> Object:
-        path = f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims/{name}"
-        found: Object = await self._api.request("GET", path)
+        found: Object = await self._api.request("GET", f"{self._claims}/{name}")
         return found
+
+    @property
+    def _claims(self) -> str:
+        return f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims"
 
     async def _post(self, path: str, body: Object) -> None:
         await self._api.request("POST", path, body)
@@ -209,38 +278,45 @@ def world_of(objects: Mapping[str, Iterable[Object]]) -> Cluster:
     """Return a cluster state with these objects."""
     world = Cluster(CONF)
     for kind in (
-        kinds.NODE, kinds.DEVICECLASS, kinds.RESOURCESLICE, kinds.RESOURCECLAIM, kinds.POD
-    ):  # fmt: skip
-        for each in objects[kind.token]:
+        kinds.NODE,
+        kinds.DEVICECLASS,
+        kinds.RESOURCESLICE,
+        kinds.DEVICETAINTRULE,
+        kinds.RESOURCECLAIM,
+        kinds.POD,
+    ):
+        for each in objects.get(kind.token, ()):
             world.put(kind, each)
     return world
 
 
-def verdict(objects: Mapping[str, Iterable[Object]], name: str, uses: list[Object]) -> str:
-    """Return the node that we would bind a pod to, "" if none."""
-    world = world_of(objects).group("g").pod(name, "g", resourceClaims=uses)
-    return binds_of(world.decide()).get(name, "")
-
-
-def devices_on(
-    objects: Mapping[str, Iterable[Object]], claims: list[str], node: str
-) -> dict[str, list[Chosen]] | str:
-    """Return the devices that we would choose on a node for claims without any; or why none."""
-    state = world_of(objects).cluster_state
-    devices, attributes = state.store(Devices), state.store(NodeAttributes)
-    keys = [f"{NAMESPACE}/{c}" for c in claims]
-    keys = [key for key in keys if devices.allocation(key) is None]
-    asks = devices.asks(keys)
+def devices_on(world: Cluster, pod: str, node: str) -> Chosen | str:
+    """Return what we would choose on a node for claims of a pod without devices; or why none."""
+    state = world.cluster_state
+    devices, attributes, task = state.store(Devices), state.store(NodeAttributes), state.pod(pod)
+    assert task is not None
+    keys, asks = devices.lacks_on(task, node)
     if isinstance(asks, DeviceRefusal):
         return asks.text
     column = devices.fits.column(node, attributes)
     found = devices.fits.allocate(asks, attributes, column, devices.taken())
     if isinstance(found, DeviceRefusal):
         return found.text
-    return {
-        key.partition("/")[2]: _chosen(allocation)
-        for key, allocation in zip(keys, found, strict=True)
-    }
+    chosen: Chosen = {}
+    for key, allocation in zip(keys, found, strict=True):
+        results = _chosen(to_builtins(allocation))
+        made = devices.made_on(task, node) if devices.extended.is_made(key) else None
+        if made is None:
+            chosen[key.partition("/")[2]] = results
+        else:
+            requests = [_request(to_builtins(each)) for each in made.made.claim.requests]
+            chosen[_MADE] = (results, requests, [tuple(each) for each in made.made.mappings])
+    return chosen
+
+
+def _request(request: Object) -> tuple[str, str, int]:
+    exactly = request["exactly"]
+    return request["name"], exactly["deviceClassName"], exactly["count"]
 
 
 def repeats(claim: Object, slices: Iterable[Object]) -> bool:
@@ -265,10 +341,10 @@ def repeats(claim: Object, slices: Iterable[Object]) -> bool:
     return False
 
 
-def _chosen(allocation: AllocationResult) -> list[Chosen]:
+def _chosen(allocation: Object) -> list[Device]:
+    results = convert(allocation, AllocationResult).devices.results
     return [
-        (r.request, r.driver, r.pool, r.device, _part(r), r.binding_conditions)
-        for r in allocation.devices.results
+        (r.request, r.driver, r.pool, r.device, _part(r), r.binding_conditions) for r in results
     ]
 
 
@@ -301,10 +377,14 @@ def _why(pod: Object) -> str:
     return said[0].get("message") or said[0].get("reason", "no") if said else ""
 
 
-async def run(numbers: Iterable[int], directory: Path) -> Check:
-    """Check states on a cluster of its own."""
-    program = kube_scheduler()
-    async with ControlPlane(ControlPlaneOptions(directory=directory), parts.require()) as plane:
+async def run(numbers: Iterable[int], directory: Path, release: str) -> Check:
+    """Check states on a cluster of its own, of a release of Kubernetes."""
+    programs, program = {}, kube_scheduler()
+    if release != RELEASES[0]:
+        programs = {name: next_kubernetes(name) for name in OF_PLANE}
+        program = next_kubernetes("kube-scheduler")
+    options = ControlPlaneOptions(directory=directory)
+    async with ControlPlane(options, {**parts.require(), **programs}) as plane:
         await plane.add_nodes(NodeShape(count=len(NODES)))
         kubeconfig = plane.directory / "pki" / "parts.kubeconfig"
         scheduler = Process(
@@ -324,7 +404,7 @@ async def run(numbers: Iterable[int], directory: Path) -> Check:
         scheduler.start()
         try:
             async with connect(plane.kubeconfig) as api:
-                check = Check(api)
+                check = Check(api, release)
                 await check.open()
                 async with admin.connect(plane.url, plane.pki) as client:
                     process = plane.processes[plane.api_program]
@@ -341,14 +421,16 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=int, default=STATES, help="how many states are checked")
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
+    parser.add_argument("--kubernetes", choices=RELEASES, default=RELEASES[1], help="its release")
     options = parser.parse_args(words)
     numbers = itertools.islice(itertools.count(options.first), options.states)
     with tempfile.TemporaryDirectory() as name:
-        check = asyncio.run(run(numbers, Path(name)))
+        check = asyncio.run(run(numbers, Path(name), options.kubernetes))
     asked = check.placed + check.refused
     print(
         f"{options.states} states, {asked} pods: {check.placed} placed and {check.refused} refused"
-        f" by kube-scheduler; {check.apart} answers apart, {len(check.differences)} differences"
+        f" by kube-scheduler {options.kubernetes}, {check.extended} with a claim for extended"
+        f" resources; {check.apart} answers apart, {len(check.differences)} differences"
     )
     return 1 if check.differences or not (check.placed and check.refused) else 0
 

@@ -100,6 +100,13 @@ class PolicyState:
     def assume(self, bind: PublishedBind) -> None:
         """Record a published bind, before its pod counts."""
 
+    def node_resources(self, attributes: Any) -> Mapping[str, Mapping[str, int]] | None:  # noqa: ANN401, ARG002
+        """Return node → resource → amount that nodes have although their objects list none of it.
+
+        Called before each session with the engine's table of node labels; None: as before.
+        """
+        return None
+
     def lacking(self, task: Task) -> str:  # noqa: ARG002 - few states delay a bind
         """Return what a placed task with a demand waits for before its bind; "": nothing."""
         return ""

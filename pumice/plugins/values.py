@@ -112,6 +112,10 @@ class DeviceUse(Struct, frozen=True, kw_only=True):
     """Whether its status has it already."""
     to_prepare: bool = False
     """Whether the bind waits until its driver has prepared the devices."""
+    requests: tuple[tuple[str, str, int], ...] = ()
+    """(name, device class, devices) of a claim that is made for the pod's extended resources."""
+    mappings: tuple[tuple[str, str, str], ...] = ()
+    """(container, resource, request): which request of that claim serves a container."""
 
 
 Amounts = IntArray | FloatArray

@@ -74,6 +74,7 @@ def rows(scheduler_names: Collection[str], *, mindcluster: bool = False) -> tupl
         Row(kind=kinds.RESOURCECLAIM),
         Row(kind=kinds.DEVICECLASS),
         Row(kind=kinds.RESOURCESLICE),
+        Row(kind=kinds.DEVICETAINTRULE),
         Row(kind=kinds.HYPERNODE),
         Row(kind=kinds.NUMATOPOLOGY),
         Row(kind=kinds.NODESHARD),

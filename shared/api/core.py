@@ -100,6 +100,12 @@ class PodResourceClaimStatus(View, frozen=True, kw_only=True):
     resource_claim_name: str | None = None
 
 
+class PodExtendedResourceClaimStatus(View, frozen=True, kw_only=True):
+    """The claim that was made for a pod's extended resources."""
+
+    resource_claim_name: str = ""
+
+
 class PodSchedulingGate(View, frozen=True, kw_only=True):
     """While a pod has a gate it is not scheduled."""
 
@@ -208,6 +214,7 @@ class PodStatus(View, frozen=True, kw_only=True):
     resources: ResourceRequirements | None = None
     """Actual pod-level resources."""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     allocated_resources: ResourceList = field(default_factory=dict)
 
 

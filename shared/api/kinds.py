@@ -156,6 +156,14 @@ RESOURCESLICE: Final = Kind(
     namespaced=False,
     type=resource.ResourceSlice,
 )
+DEVICETAINTRULE: Final = Kind(
+    kind="DeviceTaintRule",
+    group="resource.k8s.io",
+    plural="devicetaintrules",
+    namespaced=False,
+    type=resource.DeviceTaintRule,
+)
+"""Taints of devices beside those in slices; API servers before 1.37 do not serve `v1` of it."""
 PDB: Final = Kind(
     kind="PodDisruptionBudget",
     group="policy",
@@ -295,6 +303,7 @@ KINDS: Final[dict[str, Kind]] = {
         RESOURCECLAIM,
         DEVICECLASS,
         RESOURCESLICE,
+        DEVICETAINTRULE,
         PDB,
         PRIORITYCLASS,
         JOB,

@@ -255,6 +255,8 @@ class DeviceClassSpec(View, frozen=True, kw_only=True):
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceConfiguration, ...] = ()
+    extended_resource_name: str | None = None
+    """Extended resource by which pods may ask for one of its devices without a claim."""
 
 
 class DeviceClass(View, frozen=True, kw_only=True):
@@ -370,3 +372,34 @@ class ResourceSlice(View, frozen=True, kw_only=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class DeviceTaintSelector(View, frozen=True, kw_only=True):
+    """The devices that a rule taints; an absent name selects all."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+    def selects(self, driver: str, pool: str, device: str) -> bool:
+        """Tell whether it selects a device."""
+        return (
+            self.driver in {None, driver}
+            and self.pool in {None, pool}
+            and self.device in {None, device}
+        )
+
+
+class DeviceTaintRuleSpec(View, frozen=True, kw_only=True):
+    """Spec of a rule."""
+
+    device_selector: DeviceTaintSelector | None = None
+    """Absent: it taints no device."""
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(View, frozen=True, kw_only=True):
+    """A taint for all devices that a selector selects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

@@ -127,6 +127,11 @@ class DeviceUse(
     group: str = ""
     """Native PodGroup that the claim is reserved for in place of the pod; empty: none."""
     group_uid: Uid = ""
+    requests: tuple[tuple[str, str, int], ...] = ()
+    """(name, device class, devices) of a claim that the binder makes for the pod's extended
+    resources; empty for a claim that exists. Its `uid` is empty."""
+    mappings: tuple[tuple[str, str, str], ...] = ()
+    """(container, resource, request): which request of that claim serves a container."""
 
 
 class Bind(

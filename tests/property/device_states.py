@@ -24,9 +24,11 @@ from tests.unit.scheduler.devices import (
 
 GPU: Final = "gpu.example.com"
 NIC: Final = "nic.example.com"
+RESOURCES: Final = ("example.com/gpu", "deviceclass.resource.kubernetes.io/big", "example.com/no")
+"""Extended resources; no class has the last one."""
 NODES: Final = ("node-0", "node-1", "node-2")
 CLASSES: Final = (
-    device_class("gpu", f'device.driver == "{GPU}"'),
+    device_class("gpu", f'device.driver == "{GPU}"', extendedResourceName=RESOURCES[0]),
     device_class("nic", f'device.driver == "{NIC}"'),
     device_class("any"),
     device_class(
@@ -52,6 +54,12 @@ class DeviceState(msgspec.Struct, frozen=True):
     """Name → spec."""
     pods: list[list[str]]
     """Names of the claims of each pod, in the order in which they come."""
+    taint_rules: list[Document] = []
+    """Specs of DeviceTaintRules."""
+    plugins: dict[str, dict[str, str]] = {}
+    """Node → extended resources that its device plugins offer."""
+    containers: list[tuple[list[Document], list[Document]]] = []
+    """Containers and init containers of each pod, for those that ask for extended resources."""
 
 
 _POLICIES: Final[tuple[Document, ...]] = (
@@ -61,6 +69,53 @@ _POLICIES: Final[tuple[Document, ...]] = (
     {"default": "1Gi", "validRange": {"min": "1Gi"}},
 )
 _PARTS: Final = ("500Mi", "1Gi", "1Gi", "2Gi", "3Gi", "4Gi", "10Gi", "15Gi")
+
+
+def draw_rules(rng: Random, drawn: DeviceState) -> DeviceState:
+    """Return a state with some DeviceTaintRules."""
+    rules = []
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        selector = {
+            name: rng.choice(values)
+            for name, values in (("driver", (GPU, NIC)), ("pool", NODES), ("device", _NAMES))
+            if rng.random() < 0.4
+        }
+        effect = rng.choice(("NoSchedule", "NoExecute", "None"))
+        taint = {"key": rng.choice(("worn", "hot")), "value": "yes", "effect": effect}
+        rules.append({"taint": taint, "deviceSelector": selector})
+    return msgspec.structs.replace(drawn, taint_rules=rules)
+
+
+_NAMES: Final = ("d0", "d1", "p0", "nic0")
+
+
+def draw_extended(rng: Random, drawn: DeviceState) -> DeviceState:
+    """Return a state whose pods ask for extended resources beside some of their claims."""
+    plugins = {
+        node: {rng.choice(RESOURCES): rng.choice(("1", "2"))}
+        for node in NODES
+        if rng.random() < 0.25
+    }
+    pods, containers = [], []
+    for claims in drawn.pods:
+        asking = rng.random() < 0.6
+        pods.append(claims if not asking or rng.random() < 0.3 else [])
+        init = [_container(rng, f"i{n}", init=True) for n in range(rng.choice((0, 0, 0, 1, 2)))]
+        main = [_container(rng, f"m{n}") for n in range(rng.choice((1, 1, 2)))]
+        containers.append((main, init) if asking else ([], []))
+    return msgspec.structs.replace(drawn, pods=pods, plugins=plugins, containers=containers)
+
+
+def _container(rng: Random, name: str, *, init: bool = False) -> Document:
+    amounts = {
+        resource: rng.choice("1112")
+        for resource in rng.sample(RESOURCES[:2], rng.choice((0, 1, 1, 1, 2)))
+    }
+    if rng.random() < 0.03:
+        amounts[RESOURCES[2]] = "1"
+    sidecar = {"restartPolicy": "Always"} if init and rng.random() < 0.3 else {}
+    asked = {"requests": amounts, "limits": amounts}
+    return {"name": name, "image": "none", "resources": asked, **sidecar}
 
 
 def draw_shared(rng: Random) -> DeviceState:

@@ -24,7 +24,14 @@ from services.scheduler.policy.devices.shares import added, has_room
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceConstraint
-from tests.property.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
+from tests.property.device_states import (
+    CLASSES,
+    NODES,
+    DeviceState,
+    draw,
+    draw_extended,
+    draw_shared,
+)
 from tests.support.laws import count_hits, needs_hits
 from tests.unit.scheduler.devices import Offer
 
@@ -226,7 +233,7 @@ def world_of(state: DeviceState, rng: Random) -> Cluster:
     for name, value in (("low", 1), ("high", 9)):
         world.put(kinds.PRIORITYCLASS, {"metadata": {"name": name, "uid": name}, "value": value})
     for node in NODES:
-        world.node(node, cpu="4", labels=state.labels[node])
+        world.node(node, cpu="4", labels=state.labels[node], **state.plugins.get(node, {}))
     for each in CLASSES:
         world.put(kinds.DEVICECLASS, each)
     for each in state.slices:
@@ -238,7 +245,9 @@ def world_of(state: DeviceState, rng: Random) -> Cluster:
         world.group(f"g{number}", min_member=size, priorityClassName=rank)
         for index in range(size):
             uses = [{"name": claim, "resourceClaimName": claim} for claim in claims]
-            world.pod(f"g{number}-{index}", f"g{number}", cpu="1", resourceClaims=uses)
+            main, init = state.containers[number] if state.containers else ([], [])
+            asking = {"containers": main, "initContainers": init} if main else {}
+            world.pod(f"g{number}-{index}", f"g{number}", cpu="1", resourceClaims=uses, **asking)
     if rng.random() < 0.3:  # another scheduler has placed a pod whose claim has no devices
         name = rng.choice(sorted(state.claims))
         uses = [{"name": name, "resourceClaimName": name}]
@@ -255,7 +264,7 @@ def kept_in(world: Cluster) -> bytes:
     devices = world.cluster_state.store(Devices)
     return repr(
         (
-            sorted((device, sorted(claims)) for device, claims in devices._holders.items()),
+            sorted((device, sorted(claims)) for device, claims in devices._holders.claims.items()),
             sorted(devices._decided.items()),
             sorted((key, sorted(tasks)) for key, tasks in devices._decided_for.items()),
             devices._on_nodes.all(),
@@ -269,7 +278,7 @@ def kept_in(world: Cluster) -> bytes:
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
 def test_sessions_give_no_device_twice_keep_gangs_whole_and_leave_no_trace(rng: Random):
-    state = draw(rng)
+    state = draw_extended(rng, draw(rng))
     world = world_of(state, rng)
     owners: dict[str, str] = {}
     bound: dict[str, int] = {}
@@ -302,8 +311,16 @@ def show_some(world: Cluster, plan: Any, rng: Random) -> None:
             name = use.claim.partition("/")[2]
             reserved = {"resource": "pods", "name": pod, "uid": bind.uid}
             status = {"allocation": msgspec.json.decode(use.allocation), "reservedFor": [reserved]}
-            spec = msgspec.to_builtins(devices.claims[use.claim].spec)
+            spec = (
+                {"devices": {"requests": [_exactly(*request) for request in use.requests]}}
+                if use.requests
+                else msgspec.to_builtins(devices.claims[use.claim].spec)
+            )
             world.put(kinds.RESOURCECLAIM, {"metadata": meta(name), "spec": spec, "status": status})
+
+
+def _exactly(name: str, device_class: str, count: int) -> dict[str, Any]:
+    return {"name": name, "exactly": {"deviceClassName": device_class, "count": count}}
 
 
 @needs_hits(at_least=15)

@@ -20,7 +20,7 @@ _PLURALS = {
     "/apis/storage.k8s.io/v1": "storageclasses csidrivers csinodes volumeattachments"
     " csistoragecapacities",
     "/apis/scheduling.k8s.io/v1": "priorityclasses",
-    "/apis/resource.k8s.io/v1": "deviceclasses resourceslices resourceclaims"
+    "/apis/resource.k8s.io/v1": "deviceclasses resourceslices devicetaintrules resourceclaims"
     " resourceclaimtemplates",
     "/apis/coordination.k8s.io/v1": "leases",
     "/apis/networking.k8s.io/v1": "networkpolicies",
@@ -37,7 +37,7 @@ PATHS = {plural: root for root, plurals in _PLURALS.items() for plural in plural
 _OF_CLUSTER = """
     nodes namespaces queues hypernodes nodeshards persistentvolumes storageclasses csidrivers
     csinodes volumeattachments priorityclasses deviceclasses resourceslices
-    customresourcedefinitions
+    devicetaintrules customresourcedefinitions
 """
 CLUSTER_SCOPED = set(_OF_CLUSTER.split())
 NOT_FOUND = 404

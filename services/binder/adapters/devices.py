@@ -17,7 +17,14 @@ import msgspec
 from services.binder.adapters.cluster import ApiServerClient
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import devices as steps
-from services.binder.intents.devices import ClaimReady, ClaimWrite, Protect, Unusable
+from services.binder.intents.devices import (
+    ClaimCreate,
+    ClaimDelete,
+    ClaimReady,
+    ClaimWrite,
+    Protect,
+    Unusable,
+)
 from services.binder.intents.steps import RetryDelays, ended
 from shared.api.kinds import POD, RESOURCECLAIM, decode
 from shared.api.resource import ResourceClaim
@@ -35,7 +42,7 @@ _POLLS: Final = RetryDelays(first_s=0.2, factor=1.5, cap_s=5.0)
 _POD_EVERY: Final = 3
 """Every third poll also reads the pod, which may have been deleted."""
 
-NextStep = Callable[[ResourceClaim], steps.Step]
+NextStep = Callable[[ResourceClaim | None], steps.Step]
 
 
 class DeviceTimeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,12 +134,22 @@ class DeviceBinder:
     async def _reserve(self, item: Bind) -> str:
         for use in item.devices:
             step = await self._advance(use, partial(self._reserve_step, item, use))
+            if use.requests and isinstance(step, ClaimReady):
+                step = await self._retried(use, partial(self._show_on_pod, item, use))
             if isinstance(step, Unusable):
                 return step.message
         return ""
 
-    def _reserve_step(self, item: Bind, use: DeviceUse, claim: ResourceClaim) -> steps.Step:
+    def _reserve_step(self, item: Bind, use: DeviceUse, claim: ResourceClaim | None) -> steps.Step:
         return steps.reserve_step(item, use, claim, now=self._now())
+
+    async def _show_on_pod(self, item: Bind, use: DeviceUse) -> steps.Step:
+        """Write which requests of its claim serve the extended resources of a pod."""
+        namespace, name = split_key(item.pod)
+        await self._kube.patch(
+            POD, namespace, name, steps.status_of_pod(use), uid=item.uid, subresource="status"
+        )
+        return ClaimReady()
 
     async def _prepared(self, failed_pods: "_FailedPods", item: Bind) -> str:
         """Wait until drivers have prepared a pod's devices; return why that fails."""
@@ -158,13 +175,19 @@ class DeviceBinder:
         """Return whether drivers have prepared a pod's devices."""
         for use in item.devices:
             if use.to_prepare:
-                step = await self._advance(use, partial(self._prepared_step, use))
+                step = await self._advance(use, partial(self._prepared_step, item, use))
                 if not isinstance(step, ClaimReady):
                     return step
         return ClaimReady()
 
-    def _prepared_step(self, use: DeviceUse, claim: ResourceClaim) -> steps.State:
-        return steps.prepared_step(use, claim, now=self._now(), timeout_s=self._times.prepare_s)
+    def _prepared_step(
+        self, item: Bind, use: DeviceUse, claim: ResourceClaim | None
+    ) -> steps.State:
+        if claim is None:
+            return Unusable(f"resource claim {use.claim} was deleted")
+        return steps.prepared_step(
+            item, use, claim, now=self._now(), timeout_s=self._times.prepare_s
+        )
 
     async def release(self, item: Bind) -> None:
         """Release the claims of a pod that is not bound; on an error others do.
@@ -175,7 +198,9 @@ class DeviceBinder:
             with self._quarantine.isolate(POD.token, item.pod, stage="devices", uid=item.uid):
                 await self._advance(use, partial(self._release_step, item, use))
 
-    def _release_step(self, item: Bind, use: DeviceUse, claim: ResourceClaim) -> steps.Step:
+    def _release_step(self, item: Bind, use: DeviceUse, claim: ResourceClaim | None) -> steps.Step:
+        if claim is None:
+            return ClaimReady()
         return steps.release_step(
             item, use, claim, now=self._now(), timeout_s=self._times.prepare_s
         )
@@ -185,40 +210,67 @@ class DeviceBinder:
 
     async def _advance(self, use: DeviceUse, following: NextStep) -> steps.State:
         """Update a claim step by step until nothing is left to write; return its final state."""
+        return await self._retried(use, partial(self._step, use, following))
+
+    async def _retried(
+        self, use: DeviceUse, attempt: Callable[[], Awaitable[steps.Step]]
+    ) -> steps.State:
+        """Repeat `attempt` while it returns writes, or fails for now."""
         deadline = self._clock.monotonic() + self._times.write_s
-        attempt = 0
+        failures = 0
         while True:
-            attempt += 1
+            failures += 1
             try:
                 async with self._throttle.slot():
-                    step = await self._step(use, following)
+                    step = await attempt()
             except (Gone, Rejected) as error:
                 return Unusable(f"resource claim {use.claim}: {error}")
             except (Retryable, Conflict) as error:
                 if self._clock.monotonic() >= deadline:
                     return Unusable(f"resource claim {use.claim}: {error}")
-                await self._clock.sleep(_RETRIES.wait_s(attempt, None))
+                await self._clock.sleep(_RETRIES.wait_s(failures, None))
                 continue
-            if not isinstance(step, Protect | ClaimWrite):
+            if isinstance(step, steps.State):
                 return step
 
     async def _step(self, use: DeviceUse, following: NextStep) -> steps.Step:
         """Read a claim and make the next write, if one is needed."""
         namespace, name = split_key(use.claim)
-        claim = decode(RESOURCECLAIM, await self._kube.get(RESOURCECLAIM, namespace, name))
+        claim = await self._read(use)
         step = following(claim)
-        if isinstance(step, Protect | ClaimWrite):
+        if isinstance(step, ClaimCreate):
+            await self._kube.create(RESOURCECLAIM, namespace, step.body)
+        elif claim is not None and isinstance(step, ClaimDelete):
+            uid, version = claim.metadata.uid, claim.metadata.resource_version
+            await self._kube.delete(
+                RESOURCECLAIM, namespace, name, uid=uid, resource_version=version
+            )
+        elif claim is not None and isinstance(step, Protect | ClaimWrite):
             await self._kube.patch(
                 RESOURCECLAIM,
                 namespace,
                 name,
                 step.body,
-                uid=use.uid,
+                uid=claim.metadata.uid,
                 resource_version=claim.metadata.resource_version,
                 subresource="status" if isinstance(step, ClaimWrite) else "",
             )
+        if not isinstance(step, steps.State):
             self._faults.point("binder.after-claim")
         return step
+
+    async def _read(self, use: DeviceUse) -> ResourceClaim | None:
+        """Return a claim, None where one that is to be made does not exist."""
+        namespace, name = split_key(use.claim)
+        try:
+            found: ResourceClaim = decode(
+                RESOURCECLAIM, await self._kube.get(RESOURCECLAIM, namespace, name)
+            )
+        except Gone:
+            if not use.requests:
+                raise
+            return None
+        return found
 
 
 class _FailedPods:

@@ -28,11 +28,20 @@ from services.scheduler.engine.jobs.records import Job as EngineJob
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
+from services.scheduler.policy.devices.extended import MadeClaim
 from services.scheduler.policy.devices.fits import IN_USE, LACKING, PENDING
 from services.scheduler.policy.devices.requests import QUOTA, DeviceRefusal
 from services.scheduler.policy.devices.shares import AllocatedDevices
+from services.scheduler.policy.states.claim_requests import OpenClaims
 from services.scheduler.policy.states.claims import Devices
-from shared.api.resource import ALL, RESERVED_MAX, DeviceRequest, ExactDeviceRequest
+from shared.api.resource import (
+    ALL,
+    RESERVED_MAX,
+    AllocationResult,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaimStatus,
+)
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
 
 CLAIM_REASONS = (
@@ -58,9 +67,10 @@ class DeviceClaims:
 
     def predicate(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return the predicate, None for a class without claims."""
-        if not task_class.device_claims:
+        asked = self._devices.extended_of(task_class)
+        if not task_class.device_claims and not self._devices.extended.concerns(asked):
             return None
-        predicate_verdict = _Verdict(self._devices, self._attributes, task_class.device_claims)
+        predicate_verdict = _Verdict(self._devices, self._attributes, task_class)
         return CrossNodeVerdict(
             predicate_verdict.codes,
             one_by_one=True,
@@ -70,9 +80,15 @@ class DeviceClaims:
 
     def settle_on(self, task: Task) -> tuple[DeviceUse, ...]:
         """Return the devices of a placed task's claims."""
-        found = []
+        devices, found = self._devices, []
+        made = devices.made_on(task, task.node)
+        key_of_made = devices.extended.key(task)
+        if made is not None and key_of_made is not None:
+            allocation = devices.allocation(key_of_made)
+            if allocation is not None:
+                found.append(_use_of_made(key_of_made, made.made, allocation))
         for key in task.task_class.device_claims:
-            claim, allocation = self._devices.claims.get(key), self._devices.allocation(key)
+            claim, allocation = devices.claims.get(key), devices.allocation(key)
             if claim is not None and allocation is not None:
                 encoded = msgspec.json.encode(allocation)
                 allocated = claim.status.allocation is not None
@@ -88,13 +104,31 @@ class DeviceClaims:
         return tuple(found)
 
 
+def _use_of_made(key: str, made: MadeClaim, allocation: AllocationResult) -> DeviceUse:
+    """Return the use of a claim that the binder is to make for a pod's extended resources."""
+    return DeviceUse(
+        claim=key,
+        uid="",
+        allocation=msgspec.json.encode(allocation),
+        allocated=False,
+        to_prepare=bool(ResourceClaimStatus().unmet(allocation)),
+        requests=tuple(
+            (request.name, asks.device_class_name, asks.count)
+            for request in made.claim.requests
+            for asks in request.alternatives
+        ),
+        mappings=tuple((m.container, m.resource, m.request) for m in made.mappings),
+    )
+
+
 class _Verdict:
     """The verdict on all nodes for one class of tasks."""
 
-    def __init__(self, devices: Devices, attributes: NodeAttributes, claims: Sequence[str]) -> None:
+    def __init__(self, devices: Devices, attributes: NodeAttributes, task_class: TaskClass) -> None:
         self._devices = devices
         self._attributes = attributes
-        self._claims = claims
+        self._task_class = task_class
+        self._claims = task_class.device_claims
         self._fault = ""
 
     def codes(self) -> CodeArray:
@@ -112,15 +146,17 @@ class _Verdict:
         if whole:
             codes[:] = whole
             return codes
-        open_claims = []
         for key in self._claims:
             allocation = self._devices.allocation(key)
-            if allocation is None:
-                open_claims.append(key)
-            elif allocation.node_selector is not None:
+            if allocation is not None and allocation.node_selector is not None:
                 reached = self._attributes.selected(allocation.node_selector)
                 codes[~reached & (codes == 0)] = _ELSEWHERE
-        return self._with_devices(codes, open_claims, taken) if open_claims else codes
+        for each in self._devices.open_claims(self._task_class, self._attributes):
+            if each.asks:
+                found = self._with_devices(each, taken)
+                is_due = (codes == 0) if each.nodes is None else (codes == 0) & each.nodes
+                codes[is_due] = found[is_due]
+        return codes
 
     def _code_for_all_nodes(self) -> int:
         for key in self._claims:
@@ -134,34 +170,33 @@ class _Verdict:
                 return _FULL
         return 0
 
-    def _with_devices(
-        self, codes: CodeArray, claims: list[str], taken: AllocatedDevices
-    ) -> CodeArray:
-        asks = self._devices.asks(claims)
-        if isinstance(asks, DeviceRefusal):
-            self._fault = asks.text
+    def _with_devices(self, claims: OpenClaims, taken: AllocatedDevices) -> CodeArray:
+        codes = np.zeros(len(self._attributes.names), dtype=np.uint8)
+        if isinstance(claims.asks, DeviceRefusal):
+            self._fault = claims.asks.text
             codes[:] = _LACKING
             return codes
-        shape = (*self._devices.shape(claims), taken is self._devices.taken())
-        owner = claims[0].partition("/")[0]
-        fit = self._devices.fits.answer(shape, asks, self._attributes, taken, owner=owner)
+        fit = self._devices.answer(claims, claims.asks, self._attributes, taken)
         found = fit.codes
         if fit.fault:
-            self._fault = f"resource claim {claims[fit.claim]}: {fit.fault}"
+            self._fault = f"resource claim {claims.names[fit.claim]}: {fit.fault}"
             codes[:] = _LACKING
             return codes
         if fit.unknown is not None:
-            names = ", ".join(claims[:_NAMED_MAX])
+            names = ", ".join(claims.names[:_NAMED_MAX])
             failure = self._devices.fits.failure
             state = f"cannot be evaluated: {failure}" if failure else "are being evaluated"
             self._fault = f"the CEL selectors of {names} {state}"
-        codes[((found == LACKING) | (found == PENDING)) & (codes == 0)] = _LACKING
-        codes[(found == IN_USE) & (codes == 0)] = _TAKEN
+        codes[(found == LACKING) | (found == PENDING)] = _LACKING
+        codes[found == IN_USE] = _TAKEN
         return codes
 
     def reasons(self) -> tuple[Reason, ...]:
         """Return the reasons with the claims and device classes concerned."""
-        named = ", ".join(self._named(key) for key in self._claims[:_NAMED_MAX])
+        names = [self._named(key) for key in self._claims]
+        asked = self._devices.extended_of(self._task_class)
+        names += sorted(self._devices.extended.amounts(asked))
+        named = ", ".join(names[:_NAMED_MAX])
         text = f"{CLAIM_REASONS[_LACKING - 1].text}: {self._fault or named}"
         return tuple(
             reason._replace(
@@ -250,7 +285,7 @@ class DeviceQuotas:
             self._reserve(job.queue, _waiting(job))
 
     def _asked(self, claims: tuple[str, ...]) -> Mapping[str, int]:
-        return self._devices.requested(claims, capacities=self._capacities)
+        return self._devices.requests.requested(claims, capacities=self._capacities)
 
     def _limit(self, level: str, name: str) -> int | None:
         """Return the limit of a queue, None if it is unlimited."""

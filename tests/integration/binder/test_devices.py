@@ -258,3 +258,74 @@ async def test_a_pod_that_goes_while_its_device_is_prepared_is_waited_for_no_lon
     assert results(await desk.outcome(gang, deadline_s=60)) == ["gone"]
     seen = await claims.read("left")
     assert (users(seen), seen["status"].get("allocation")) == ([], None)
+
+
+# --- claims for extended resources ---------------------------------------------------------------
+
+RESOURCE = "example.com/gpu"
+REQUEST = "container-0-request-0"
+
+
+def asking() -> dict:
+    """Return what the spec of a pod says that asks for a device by an extended resource."""
+    amounts = {RESOURCE: "1"}
+    resources = {"requests": amounts, "limits": amounts}
+    return {"containers": [{"name": "main", "image": "none", "resources": resources}]}
+
+
+def to_make(desk: Desk, *, device: str = "d0", name: str = "p-extended") -> DeviceUse:
+    """Return the use of a claim that the binder makes."""
+    decided = allocation(device)
+    decided["devices"]["results"][0]["request"] = REQUEST
+    return DeviceUse(
+        claim=f"{desk.namespace}/{name}",
+        uid="",
+        allocation=msgspec.Raw(msgspec.json.encode(decided)),
+        requests=((REQUEST, "gpu", 1),),
+        mappings=(("main", RESOURCE, REQUEST),),
+    )
+
+
+@pytest.mark.parametrize("passage", [0, 1, 2])
+async def test_a_claim_for_extended_resources_is_made_before_its_pod_is_bound(
+    desk: Desk, claims: Claims, passage: int
+):
+    fault = {"fault": f"binder.after-claim@{passage}"} if passage else {}
+    doomed = await desk.binder(instance="first", **fault)
+    pod = await desk.pod("p", **asking())
+    gang = desk.gang([pod], devices=(to_make(desk),))
+    await desk.send(gang)
+    if passage:
+        await doomed.died_at_its_fault()
+        await desk.binder(instance="next")
+    assert results(await desk.outcome(gang, deadline_s=90)) == ["bound"]
+    claim = await claims.read("p-extended")
+    (owner,) = claim["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"]) == (pod["metadata"]["uid"], True)
+    assert users(claim) == ["p"]
+    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"
+    shown = (await desk.read("p"))["status"]["extendedResourceClaimStatus"]
+    mapping = {"containerName": "main", "resourceName": RESOURCE, "requestName": REQUEST}
+    assert shown == {"resourceClaimName": "p-extended", "requestMappings": [mapping]}
+
+
+async def test_a_claim_that_a_failed_bind_has_left_gets_the_devices_of_the_next(
+    desk: Desk, claims: Claims
+):
+    await desk.binder()
+    pod = await desk.pod("p", **asking())
+    first = desk.gang([pod], devices=(to_make(desk, device="d1"),))
+    broken = msgspec.structs.replace(
+        first.binds[0],
+        devices=(*first.binds[0].devices, use_of(await claims.create("c"), allocated=True)),
+    )
+    first = msgspec.structs.replace(first, binds=(broken,))
+    await desk.send(first)
+    assert results(await desk.outcome(first, deadline_s=60)) == ["failed"]
+    found = await desk.api.items("resourceclaims", desk.namespace)
+    assert [claim["metadata"]["name"] for claim in found] == ["c"], "the claim went with the bind"
+    second = desk.gang([pod], devices=(to_make(desk),))
+    await desk.send(second)
+    assert results(await desk.outcome(second, deadline_s=60)) == ["bound"]
+    claim = await claims.read("p-extended")
+    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"

@@ -19,11 +19,16 @@ ACCEPTED = {"bound": doubled_by_binding(22), "replaced": replaced(1000, 1000, 50
 scenarios = Scenarios()
 
 
-async def equip(scene: Scene, count: int, **conditions: Any) -> str:
-    """Give the scene a node with devices of a class of its own; return the class."""
+async def equip(scene: Scene, count: int, *, resource: str = "", **conditions: Any) -> str:
+    """Give the scene a node with devices of a class of its own; return the class.
+
+    With a resource, pods may ask for its devices by that extended resource.
+    """
     node = await scene.node("n", cpu="64")
     name = driver = f"{scene.namespace}.example.com"
-    await scene.api.create("deviceclasses", device_class(name, f'device.driver == "{driver}"'))
+    extended = {"extendedResourceName": resource} if resource else {}
+    of_class = device_class(name, f'device.driver == "{driver}"', **extended)
+    await scene.api.create("deviceclasses", of_class)
     scene.also("deviceclasses", name)
     devices = [{**device(f"d{number}", index=number), **conditions} for number in range(count)]
     await scene.api.create("resourceslices", slice_of(node, devices, node=node, driver=driver))
@@ -75,6 +80,56 @@ async def a_gang_gets_devices_and_the_next_one_waits_until_they_are_free(scene: 
         return sorted(users) == ["second-b-0", "second-b-1"]
 
     await scene.wait(freed, "only the second gang has devices")
+
+
+def requesting(scene: Scene, name: str, replicas: int, resource: str, amount: int) -> Object:
+    """Return a task whose pods ask for devices by an extended resource."""
+    made = scene.at_home(name, replicas)
+    amounts = made["template"]["spec"]["containers"][0].setdefault("resources", {})
+    for each in ("requests", "limits"):
+        amounts[each] = {**amounts.get(each, {}), resource: str(amount)}
+    return made
+
+
+@scenarios
+async def a_gang_gets_devices_for_an_extended_resource_of_their_class(scene: Scene) -> None:
+    resource = f"{scene.namespace}.example.com/gpu"
+    name = await equip(scene, 4, resource=resource)
+    await scene.submit("first", requesting(scene, "a", 2, resource, 2), minAvailable=2)
+    pods = await scene.pods(2, phase="Running", task="a")
+    made = {claim["metadata"]["name"]: claim for claim in await claims_of(scene)}
+    for pod, shown in pods.items():
+        status = shown["status"]["extendedResourceClaimStatus"]
+        (mapping,) = status["requestMappings"]
+        assert mapping["resourceName"] == resource
+        claim = made.pop(status["resourceClaimName"])
+        meta, (request_,) = claim["metadata"], claim["spec"]["devices"]["requests"]
+        assert meta["name"].startswith(f"{pod}-extended-resources-")
+        assert meta["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
+        (owner,) = meta["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("Pod", shown["metadata"]["uid"])
+        assert request_["name"] == mapping["requestName"]
+        assert (request_["exactly"]["deviceClassName"], request_["exactly"]["count"]) == (name, 2)
+        assert [user["name"] for user in claim["status"]["reservedFor"]] == [pod]
+    assert not made, "each claim belongs to a pod"
+    assert len(await owners(scene)) == 4
+    await scene.submit("second", requesting(scene, "b", 1, resource, 1), minAvailable=1)
+    await scene.condition("second", "Unschedulable", text=f"Insufficient {resource}")
+    await scene.end("first-a-0")
+    (waiting,) = await scene.pods(1, phase="Running", task="b")
+
+    async def freed() -> bool:
+        return sorted({pod for users in (await owners(scene)).values() for pod in users}) == [
+            "first-a-1",
+            waiting,
+        ]
+
+    await scene.wait(freed, "the claim of the pod that has ended is deleted")
+
+
+async def claims_of(scene: Scene) -> list[Object]:
+    """Return all claims of the scene."""
+    return await scene.api.items("resourceclaims", scene.namespace)
 
 
 @scenarios

@@ -7,6 +7,8 @@ import pytest
 
 from services.binder.intents.devices import (
     FINALIZER,
+    ClaimCreate,
+    ClaimDelete,
     ClaimReady,
     ClaimWrite,
     Protect,
@@ -15,6 +17,7 @@ from services.binder.intents.devices import (
     prepared_step,
     release_step,
     reserve_step,
+    status_of_pod,
 )
 from shared.api.resource import ResourceClaim
 from shared.contracts.messages import Bind, DeviceUse
@@ -213,7 +216,7 @@ def said(**conditions: str) -> list[dict[str, Any]]:
     ],
 )
 def test_a_bind_waits_for_all_conditions_and_fails_with_one_or_with_time(seen, later_s, step):
-    found = prepared_step(use(allocated=True), seen, now=NOW + later_s, timeout_s=60.0)
+    found = prepared_step(ITEM, use(allocated=True), seen, now=NOW + later_s, timeout_s=60.0)
     assert type(found) is step
 
 
@@ -240,3 +243,82 @@ def test_a_bind_waits_for_all_conditions_and_fails_with_one_or_with_time(seen, l
 def test_what_cannot_be_prepared_goes_though_an_earlier_bind_has_allocated_it(seen, wanted):
     step = release_step(ITEM, use(allocated=True), seen, now=NOW, timeout_s=60.0)
     assert step == ClaimWrite({"status": wanted})
+
+
+# --- claims for extended resources ---------------------------------------------------------------
+
+MADE = msgspec.structs.replace(
+    use(),
+    uid="",
+    requests=(("container-0-request-0", "gpu", 1),),
+    mappings=(("main", "example.com/gpu", "container-0-request-0"),),
+)
+OWNED = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pod"}]}
+ASKED = {"name": "container-0-request-0", "exactly": {"deviceClassName": "gpu", "count": 1}}
+SPEC = {"devices": {"requests": [ASKED]}}
+
+
+def made(spec: Any = SPEC, **of: Any) -> ResourceClaim:
+    """Return a claim that was made for the pod."""
+    shown = msgspec.to_builtins(claim(**of, **OWNED))
+    return msgspec.convert({**shown, "spec": spec}, ResourceClaim)
+
+
+def test_a_claim_for_extended_resources_is_created_as_kube_scheduler_does():
+    step = reserve_step(ITEM, MADE, None, now=NOW)
+    assert isinstance(step, ClaimCreate)
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    assert step.body["spec"]["devices"]["requests"] == [
+        {"name": "container-0-request-0", "exactly": exactly}
+    ]
+    assert step.body["metadata"] == {
+        "name": "c",
+        "namespace": "ns",
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [{**OWNED["ownerReferences"][0], "controller": True}],
+        "finalizers": [FINALIZER],
+    }
+    assert status_of_pod(MADE)["status"]["extendedResourceClaimStatus"] == {
+        "resourceClaimName": "c",
+        "requestMappings": [
+            {
+                "containerName": "main",
+                "resourceName": "example.com/gpu",
+                "requestName": "container-0-request-0",
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("seen", "step"),
+    [
+        pytest.param(
+            made(),
+            ClaimWrite({"status": {"allocation": WRITTEN, "reservedFor": [MINE]}}),
+            id="created",
+        ),
+        pytest.param(
+            made(allocation=OTHER),
+            Protect({"metadata": {"finalizers": []}}),
+            id="left-with-other-devices",
+        ),
+        pytest.param(made(allocation=OTHER, finalizers=()), ClaimDelete(), id="unprotected"),
+        pytest.param(made(spec={}, finalizers=()), ClaimDelete(), id="other-requests"),
+    ],
+)
+def test_a_claim_that_a_failed_bind_has_left_is_made_anew(seen, step):
+    assert reserve_step(ITEM, MADE, seen, now=NOW) == step
+
+
+def test_a_claim_of_that_name_that_is_not_of_the_pod_fails_the_bind():
+    assert isinstance(reserve_step(ITEM, MADE, claim(), now=NOW), Unusable)
+    assert release_step(ITEM, MADE, claim(), now=NOW, timeout_s=1.0) == ClaimReady()
+
+
+def test_a_failed_bind_deletes_the_claim_for_extended_resources():
+    given = made(allocation=ALLOCATION)
+    expected = Protect({"metadata": {"finalizers": []}})
+    assert release_step(ITEM, MADE, given, now=NOW, timeout_s=1.0) == expected
+    bare = made(allocation=ALLOCATION, finalizers=())
+    assert release_step(ITEM, MADE, bare, now=NOW, timeout_s=1.0) == ClaimDelete()

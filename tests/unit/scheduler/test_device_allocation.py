@@ -1,8 +1,12 @@
 """Devices for claims, by Kubernetes' rules: pools, requests, constraints, alternatives, limits."""
 
+from typing import Any
+
 import pytest
+from msgspec import convert
 
 from services.scheduler.policy.devices.requests import DeviceRefusal
+from shared.api.resource import DeviceTaintRule
 from tests.unit.scheduler.devices import (
     DRIVER,
     Offer,
@@ -266,6 +270,28 @@ def test_a_tainted_device_is_for_requests_that_tolerate_it():
     assert offer.names(spec_of(request(tolerations=[wrong]))) == SHORT
 
 
+@pytest.mark.parametrize(
+    ("selector", "free"),
+    [
+        pytest.param({}, [], id="all-devices"),
+        pytest.param({"driver": DRIVER, "pool": "n1", "device": "d0"}, ["d1"], id="one"),
+        pytest.param({"device": "d1"}, ["d0"], id="by-name"),
+        pytest.param({"driver": "nic.example.com"}, ["d0", "d1"], id="of-another-driver"),
+        pytest.param(None, ["d0", "d1"], id="no-selector-no-device"),
+    ],
+)
+def test_a_rule_taints_the_devices_that_it_selects(selector: Any, free: list[str]):
+    offer = Offer(slice_of("s", ["d0", "d1"], node="n1"))
+    spec = {"deviceSelector": selector, "taint": {"key": "worn", "effect": "NoExecute"}}
+    offer.inventory.put_taint_rule("r", convert({"spec": spec}, DeviceTaintRule))
+    tolerant = request(tolerations=[{"key": "worn", "operator": "Exists"}])
+    assert offer.names(spec_of(tolerant)) == [["d0"]]
+    found = offer.names(spec_of(request()))
+    assert found == ([free[:1]] if free else "cannot allocate all claims")
+    offer.inventory.remove_taint_rule("r")
+    assert offer.names(spec_of(request())) == [["d0"]]
+
+
 def test_a_taint_without_effect_on_scheduling_keeps_nothing_off():
     taints = [{"key": "noted", "effect": "None"}]
     offer = Offer(slice_of("s", [{"name": "d0", "taints": taints}], node="n1"))
@@ -330,6 +356,6 @@ def test_parameters_of_class_and_claim_travel_with_the_devices():
     config = [{"requests": ["b"], "opaque": opaque}, {"requests": ["none"], "opaque": opaque}]
     (found,) = offer.ask(spec_of(request("a"), request("b"), config=config))
     assert [(c.source, c.requests, c.opaque) for c in found.devices.config] == [
-        ("FromClass", ("a", "b"), opaque),
+        ("FromClass", (), opaque),
         ("FromClaim", ("b",), opaque),
     ]

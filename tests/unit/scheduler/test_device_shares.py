@@ -34,6 +34,7 @@ tiers:
 - plugins: [{name: priority}, {name: gang}, {name: predicates}]
 """
 VALUES = {"default": "4Gi", "validValues": ["4Gi", "8Gi"]}
+FRACTIONS = {"default": "1", "validRange": {"min": "200m", "max": "8Gi", "step": "300m"}}
 STEPS = {"default": "2Gi", "validRange": {"min": "2Gi", "max": "8Gi", "step": "3Gi"}}
 LEAST = {"default": "1Gi", "validRange": {"min": "1Gi"}}
 
@@ -62,6 +63,7 @@ def asking(memory: str, **said: Any) -> Document:
         pytest.param(STEPS, "2Gi", "2Gi", id="the least itself"),
         pytest.param(STEPS, "3Gi", "5Gi", id="the next step"),
         pytest.param(STEPS, "7Gi", "8Gi", id="the last step"),
+        pytest.param(FRACTIONS, "1300m", "1400m", id="the next step of a fraction"),
         pytest.param(STEPS, "8500Mi", None, id="beyond the range"),
         pytest.param(LEAST, "9Gi", "9Gi", id="any amount from the least on"),
     ],
@@ -75,6 +77,18 @@ def test_a_request_takes_what_it_asks_for_rounded_up_by_the_policy(policy, asked
 def test_a_device_without_the_capacity_that_is_asked_for_is_not_given():
     assert Offer(slice_of("s", [card()], node="n1")).names(spec_of(asking("1Gi"))) == [["d0"]]
     assert Offer(slice_of("s", ["d0"], node="n1")).names(spec_of(asking("1Gi"))) == SHORT
+
+
+def test_admin_access_to_a_shared_device_needs_room_but_takes_none():
+    offer = Offer(slice_of("s", [card("a"), card("b")], node="n1"))
+    full = {DeviceId(DRIVER, "n1", "a"): {"memory": milli("8Gi")}}
+    admin = asking("3Gi", adminAccess=True)
+    assert offer.names(spec_of(admin), taken=[f"{DRIVER}/n1/a"], parts=full) == [["b"]]
+    twice = [request("r", adminAccess=True, **CAPACITY), request("s", adminAccess=True, **CAPACITY)]
+    assert offer.names(spec_of(*twice)) == [["a", "a"]]
+
+
+CAPACITY = {"capacity": {"requests": {"memory": "3Gi"}}}
 
 
 def test_capacity_is_a_condition_only_for_a_device_that_is_given_whole():

@@ -169,15 +169,16 @@ def test_a_pod_may_say_which_cards_it_wants(wish):
     assert cards_of(plan) == ({"g-0": cards} if cards else {})
 
 
-def test_mig_is_refused_by_its_name_on_nodes_and_on_pods():
+def test_mig_without_geometries_is_refused_by_its_name_on_nodes_and_on_pods():
     cut = register(("GPU-0", A100)).replace("hami-core", "mig")
     plan = ask(add_node(world_of(cards=cut), "n2"), "g", number=1, memory=10).decide()
     assert binds_of(plan) == {"g-0": "n2"}
     plan = ask(world_of(cards=cut), "g", number=1, memory=10).decide()
-    assert dict(plan.explanations[0].reasons) == {"GPUs in MIG mode are not supported": 1}
+    reasons = {"no geometries of its GPUs in MIG mode are known": 1}
+    assert dict(plan.explanations[0].reasons) == reasons
     wish = {"volcano.sh/vgpu-mode": "mig"}
     plan = ask(world_of(), "g", number=1, memory=10, annotations=wish).decide()
-    reasons = {"the pod requests vGPUs in another mode than hami-core": 1}
+    reasons = {"its GPUs are in another mode than the pod requests": 1}
     assert dict(plan.explanations[0].reasons) == reasons
 
 

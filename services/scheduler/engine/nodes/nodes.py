@@ -5,17 +5,18 @@ twice or in any order. Pods on a node whose object is not known yet are kept and
 is.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from pumice.plugins import NODE_MAX, IntArray
+from pumice.plugins import NODE_MAX, IntArray, PolicyState
 from services.scheduler.engine.jobs.records import NOWHERE
 from services.scheduler.engine.nodes.arrivals import TaskArrivals
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.images import NodeImages
 from services.scheduler.engine.nodes.ledger import Ledger
+from services.scheduler.engine.nodes.offers import NodeOffers
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.nodes.slots import Slots
 from services.scheduler.engine.resources.amounts import (
@@ -102,6 +103,7 @@ class Nodes:
         self.images = NodeImages()
         self._by_name: dict[str, NodeRecord] = {}
         self._free: list[int] = []
+        self._offers = NodeOffers(dimensions)
         self.pod_affinity = PodAffinityIndex(self.column, self.attributes, task_classes.moved)
         """The index for pod affinity; a session counts its own decisions in, too."""
         self.arrivals = TaskArrivals(self._tasks)
@@ -121,7 +123,7 @@ class Nodes:
         fresh = record.column == NOWHERE
         if fresh:
             record.column = self._free.pop() if self._free else self.ledger.add_column()
-        self.ledger.set_node(record.column, self._dimensions.fitted(allocatable))
+        self.ledger.set_node(record.column, self._offers.applied(name, allocatable))
         self.attributes.set(
             record.column,
             name,
@@ -136,6 +138,14 @@ class Nodes:
             if record.exact is not None:
                 self.ledger.show(record.column, *record.exact.shown())
 
+    def take_offers(self, states: Iterable[PolicyState]) -> None:
+        """Count what states of policy offer on nodes whose objects list none of it."""
+        for name in self._offers.take(states, self.attributes):
+            column, listed = self.column(name), self._offers.listed(name)
+            if column != NOWHERE:
+                listed = self.ledger.allocatable[:, column].copy() if listed is None else listed
+                self.ledger.set_node(column, self._offers.applied(name, listed))
+
     def remove(self, name: str) -> None:
         """Forget a node object; its pods stay known."""
         record = self._by_name.get(name)
@@ -144,6 +154,7 @@ class Nodes:
         self.ledger.clear(record.column)
         self.attributes.unset(record.column)
         self.images.set(record.column, ())
+        self._offers.forget(name)
         self._free.append(record.column)
         record.column = NOWHERE
         if not record.pods:

@@ -37,7 +37,7 @@ def claims_of(hooks: Combined, task: Task) -> tuple[ClaimUse, ...]:
 
 def devices_of(hooks: Combined, job: Job, task: Task) -> tuple[DeviceUse, ...]:
     """Return the ResourceClaims of a task, with their allocations."""
-    if not task.task_class.device_claims:
+    if not task.task_class.demands:
         return ()
     of_group = job.native.claims if job.native is not None else ()
     return tuple(
@@ -49,6 +49,8 @@ def devices_of(hooks: Combined, job: Job, task: Task) -> tuple[DeviceUse, ...]:
             to_prepare=use.to_prepare,
             group=job.name if use.claim in of_group else "",
             group_uid=job.uid if use.claim in of_group else "",
+            requests=use.requests,
+            mappings=use.mappings,
         )
         for use in hooks.devices(task)
     )

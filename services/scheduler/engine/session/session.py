@@ -92,8 +92,7 @@ class Session(ClusterView):
         self.now = now
         self.cycle = cycle
         self.journal = Journal()
-        for state in cluster_state.states:
-            state.begin(self.journal)
+        cluster_state.begin_session(self.journal)
         self.ledger = cluster_state.nodes.ledger
         self._session_state = SessionState(cluster_state.nodes, self.hooks, self.failures)
         self.first = seed % max(1, self.ledger.size)

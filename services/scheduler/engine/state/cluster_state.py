@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pumice.plugins import Fold, IntArray, PolicyState
+from pumice.plugins import Fold, IntArray, Journal, PolicyState
 from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.jobs.records import GroupStatus
 from services.scheduler.engine.narrowing import engine_record
@@ -92,7 +92,7 @@ class ClusterState:
         self.refusals = Refusals()
         self._folds: dict[str, list[Fold]] = {
             kinds.POD.token: [Fold(self._put_pod, self._remove_pod)],
-            kinds.NODE.token: [Fold(self._put_node, self._remove_node)],
+            kinds.NODE.token: [Fold(self._put_node, self._put_node)],
             **self.jobs.folds(),
             kinds.HYPERNODE.token: [Fold(self.hypernodes.put, self.hypernodes.remove)],
             kinds.NODESHARD.token: [Fold(self._put_shard, self._remove_shard)],
@@ -180,17 +180,20 @@ class ClusterState:
         self.jobs.stretch(capacity)
         self._consistent = consistent
 
-    def _put_node(self, name: str, node: Node) -> None:
-        before = self.nodes.ledger.largest
-        if not self._node_labels or self._node_labels & set(node.metadata.labels.items()):
+    def _put_node(self, name: str, node: Node | None = None) -> None:
+        before, labels = self.nodes.ledger.largest, self._node_labels
+        if node and (not labels or labels & set(node.metadata.labels.items())):
             self.nodes.put(name, node)
         else:
             self.nodes.remove(name)
         self._recount(before)
 
-    def _remove_node(self, name: str) -> None:
+    def begin_session(self, journal: Journal) -> None:
+        """Begin a session; states of policy say what nodes offer beyond their objects."""
+        for state in self.states:
+            state.begin(journal)
         before = self.nodes.ledger.largest
-        self.nodes.remove(name)
+        self.nodes.take_offers(self.states)
         self._recount(before)
 
     def _recount(self, before: IntArray) -> None:

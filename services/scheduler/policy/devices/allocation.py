@@ -238,10 +238,11 @@ class _Search:
     def _is_open(self, number: int, alternative: Alternative, device: Offered) -> bool:
         """Tell whether no other use of a device prevents this one."""
         users = self._users.get(device.id, ())
+        if device.is_shared:
+            is_whole = not alternative.admin and self._taken.is_whole(device.id)
+            return not (is_whole or self._has(number, alternative, device))
         if alternative.admin:
             return number not in users
-        if device.is_shared:
-            return not (self._taken.is_whole(device.id) or self._has(number, alternative, device))
         return not users and device.id not in self._taken.devices
 
     def _has(self, number: int, alternative: Alternative, device: Offered) -> bool:
@@ -254,11 +255,9 @@ class _Search:
     def _part(self, alternative: Alternative, device: Offered) -> Parts | None:
         """Return the amounts that a request takes of a device, None if too little is left."""
         part = part_of(device.device, alternative.asks.capacity.requests)
-        if part is None or not device.is_shared or alternative.admin:
+        if part is None or not device.is_shared:
             return part
-        chosen = [
-            c.part for c in self._chosen if c.offered.id == device.id and not c.alternative.admin
-        ]
+        chosen = [c.part for c in self._chosen if c.offered.id == device.id]
         used = added([self._taken.parts.get(device.id, {}), *chosen])
         return part if has_room(device.device, used, part) else None
 
@@ -266,7 +265,7 @@ class _Search:
         """Choose a device if it is allowed; else change nothing."""
         if not self._is_open(number, alternative, device):
             return False
-        if any(not _tolerated(taint, alternative.asks) for taint in device.device.taints):
+        if any(not _tolerated(taint, alternative.asks) for taint in device.taints):
             return False
         values, part = self._meeting(number, alternative, device), self._part(alternative, device)
         if values is None or part is None or not self._count_in(device, 1):

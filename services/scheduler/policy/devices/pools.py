@@ -4,10 +4,16 @@ A driver publishes a pool in slices, and a change of it slice by slice under a n
 all slices of the newest generation exist, the pool offers nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from shared.api.resource import CounterConsumption, Device, ResourceSlice
+from shared.api.resource import (
+    CounterConsumption,
+    Device,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceSlice,
+)
 from shared.api.selectors import NodeSelector
 from shared.model.quantity import milli
 
@@ -38,6 +44,8 @@ class Offered(NamedTuple):
     node_name: str
     """The one node that reaches it; empty: see the selector."""
     node_selector: NodeSelector | None
+    taints: tuple[DeviceTaint, ...] = ()
+    """Those of its slice, and those of DeviceTaintRules."""
 
     @property
     def is_shared(self) -> bool:
@@ -53,6 +61,8 @@ class SliceRecord(NamedTuple):
     devices: tuple[Offered, ...]
     counters: Mapping[tuple[str, str], int]
     """(set, counter) → amount that the devices of the pool share, in thousandths."""
+    serial: int
+    """Number of this version of the slice."""
 
     @property
     def pool(self) -> PoolKey:
@@ -93,6 +103,7 @@ class Inventory:
         """Slices that more than one node may reach."""
         self._newest: dict[PoolKey, int] = {}
         """Pool → the newest generation of its slices, once it has been asked for."""
+        self._taint_rules: dict[str, DeviceTaintRule] = {}
 
     def __len__(self) -> int:
         return len(self._slices)
@@ -122,6 +133,26 @@ class Inventory:
         if not self._by_node.get(node, True):
             del self._by_node[node]
 
+    def put_taint_rule(self, name: str, rule: DeviceTaintRule) -> None:
+        """Store a rule that taints devices."""
+        self._taint_rules[name] = rule
+        self.version += 1
+
+    def remove_taint_rule(self, name: str) -> None:
+        """Forget a rule."""
+        self._taint_rules.pop(name, None)
+        self.version += 1
+
+    def _tainted(self, offered: Offered) -> Offered:
+        """Return a device with the taints of all rules that select it."""
+        taints = tuple(
+            rule.spec.taint
+            for rule in self._taint_rules.values()
+            if rule.spec.device_selector is not None
+            and rule.spec.device_selector.selects(*offered.id)
+        )
+        return offered._replace(taints=(*offered.taints, *taints)) if taints else offered
+
     def _home(self, record: SliceRecord) -> dict[str, SliceRecord]:
         node = record.slice.spec.node_name
         return self._shared if not node or record.counters else self._by_node.setdefault(node, {})
@@ -145,11 +176,16 @@ class Inventory:
         Pools with devices that have to be prepared come last: a bind has to wait for those.
         """
         found: dict[PoolKey, list[SliceRecord]] = {}
-        for record in (*self._by_node.get(node, {}).values(), *self._shared.values()):
-            if self._is_newest(record) and _reaches(record, node, selects):
-                found.setdefault(record.pool, []).append(record)
+        for record in self.reaching(node, selects):
+            found.setdefault(record.pool, []).append(record)
         pools = (self._pool(key, found[key], node, selects) for key in sorted(found))
         return tuple(sorted(pools, key=lambda pool: pool.to_prepare))
+
+    def reaching(self, node: str, selects: Selects) -> Iterator[SliceRecord]:
+        """Yield the slices of newest generations that a node reaches."""
+        for record in (*self._by_node.get(node, {}).values(), *self._shared.values()):
+            if self._is_newest(record) and _reaches(record, node, selects):
+                yield record
 
     def _is_newest(self, record: SliceRecord) -> bool:
         newest = self._newest.get(record.pool)
@@ -177,7 +213,11 @@ class Inventory:
             key,
             complete=True,
             problem=problem,
-            devices=tuple(device for device in devices if _device_reached(device, node, selects)),
+            devices=tuple(
+                self._tainted(device)
+                for device in devices
+                if _device_reached(device, node, selects)
+            ),
             counters=counters,
             consumers=tuple(d for r in siblings for d in r.devices if d.counters)
             if counters
@@ -197,6 +237,7 @@ def _read(name: str, found: ResourceSlice, serial: int) -> SliceRecord:
             _consumed(device.consumes_counters),
             device.node_name if spec.per_device_node_selection else spec.node_name,
             device.node_selector if spec.per_device_node_selection else spec.node_selector,
+            device.taints,
         )
         for place, device in enumerate(spec.devices)
     )
@@ -205,7 +246,7 @@ def _read(name: str, found: ResourceSlice, serial: int) -> SliceRecord:
         for each in spec.shared_counters
         for counter, amount in each.counters.items()
     }
-    return SliceRecord(name, found, devices, counters)
+    return SliceRecord(name, found, devices, counters, serial)
 
 
 def _consumed(consumptions: Iterable[CounterConsumption]) -> Mapping[tuple[str, str], int]:

@@ -94,7 +94,10 @@ def attribute(offered: Offered, name: str) -> DeviceAttribute | None:
 
 
 def _config(claim: DeviceClaim, used: Sequence[Alternative]) -> list[DeviceConfiguration]:
-    """Return the parameters of the classes, once each, then those of the claim."""
+    """Return the parameters of the classes, once each, then those of the claim.
+
+    Parameters for all requests name none, as in Kubernetes 1.37.
+    """
     classes: dict[str, list[Alternative]] = {}
     for alternative in used:
         classes.setdefault(alternative.asks.device_class_name, []).append(alternative)
@@ -113,7 +116,12 @@ def _config(claim: DeviceClaim, used: Sequence[Alternative]) -> list[DeviceConfi
         for config in claim.config
         if not config.requests or names & set(config.requests)
     ]
-    return found
+    return [
+        replace(config, requests=())
+        if all({each.request, each.name} & set(config.requests) for each in used)
+        else config
+        for config in found
+    ]
 
 
 def _reach(offered: Sequence[Offered], node: str) -> NodeSelector | None:

@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 from services.scheduler.policy.devices.pools import DeviceId
 from shared.api.base import Quantity
 from shared.api.resource import CapacityRange, CapacityRequestPolicy, Device, DeviceCapacity
-from shared.model.quantity import milli, units
+from shared.model.quantity import milli
 
 Parts = Mapping[str, int]
 """Capacity → amount in thousandths."""
-_UNIT: Final = 1000
 
 
 class AllocatedDevices(NamedTuple):
@@ -80,10 +79,8 @@ def _in_range(requested: Quantity, allowed: CapacityRange) -> int:
     desired, least = milli(requested), milli(allowed.min)
     if desired < least:
         return least
-    if allowed.step is None:
-        return desired
-    step, beyond = units(allowed.step), units(requested) - units(allowed.min)
-    return (units(allowed.min) + -(-beyond // step) * step) * _UNIT if step > 0 else desired
+    step = 0 if allowed.step is None else milli(allowed.step)
+    return least + -(-(desired - least) // step) * step if step > 0 else desired
 
 
 def _violates(amount: int, policy: CapacityRequestPolicy | None) -> bool:

@@ -5,32 +5,45 @@ yet, or by a task that this session placed. Devices of terminating tasks count a
 tasks, but no task is bound with one before the status of its claim shows it as free.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
 from typing_extensions import override
 
-from pumice.plugins import Fold, Journal, PolicyState, PublishedBind, Task, TaskClass
+from pumice.plugins import (
+    Fold,
+    Journal,
+    PolicyState,
+    PublishedBind,
+    Task,
+    TaskClass,
+)
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.tasks.classes import device_claims
-from services.scheduler.policy.devices.fits import FITS, Fits
-from services.scheduler.policy.devices.pools import DeviceId, Inventory
+from services.scheduler.policy.devices.extended import ContainerDevices, devices_of
+from services.scheduler.policy.devices.fits import FITS, FitResult, Fits
+from services.scheduler.policy.devices.pools import Inventory
 from services.scheduler.policy.devices.requests import (
-    QUOTA,
     ClaimRequest,
     DeviceMatcher,
     DeviceRefusal,
-    demand_of,
-    read,
 )
 from services.scheduler.policy.devices.results import shared_parts, with_share_ids
 from services.scheduler.policy.devices.selectors import Evaluator, NoEvaluator
-from services.scheduler.policy.devices.shares import AllocatedDevices, Parts, added, has_room
+from services.scheduler.policy.devices.shares import AllocatedDevices
+from services.scheduler.policy.states.claim_requests import (
+    NO_DEMAND,
+    Asks,
+    ClaimRequests,
+    DeviceDemand,
+    OpenClaims,
+)
 from services.scheduler.policy.states.claim_users import ClaimUsers
+from services.scheduler.policy.states.device_holders import DeviceHolders, ids_of
 from services.scheduler.policy.states.device_promises import PromisedAllocation, Promises
+from services.scheduler.policy.states.extended_resources import ClaimToMake, ExtendedResources
 from shared.api import kinds
 from shared.api.core import Pod
 from shared.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceClaimStatus
@@ -47,29 +60,20 @@ class Devices(PolicyState):
 
     def __init__(self, evaluator: Evaluator | None = None) -> None:
         """Evaluate the conditions on devices by `evaluator`; none without it."""
-        self.claims: dict[str, ResourceClaim] = {}
-        self.classes: dict[str, DeviceClass] = {}
+        self.requests = ClaimRequests()
+        self.claims = self.requests.claims
         self.inventory = Inventory()
-        self.fits = Fits(self.inventory, DeviceMatcher(evaluator or NoEvaluator()))
+        matcher = DeviceMatcher(evaluator or NoEvaluator())
+        self.fits = Fits(self.inventory, matcher)
+        self.extended = ExtendedResources(self.inventory, matcher)
         self.users: dict[str, Task] = {}
         """Tasks with claims by uid."""
-        self._asks: dict[str, ClaimRequest | DeviceRefusal] = {}
-        self._shapes: dict[str, bytes] = {}
-        """Claim → its spec encoded: claims of equal shape ask for the same."""
-        self._demands: dict[str, Mapping[str, int]] = {}
-        """Claim → what it asks for by the names of quotas."""
         self._on_nodes = ClaimUsers()
         self._decided: dict[str, PromisedAllocation] = {}
         self._decided_for: dict[str, set[str]] = {}
         """Claim → uids of the tasks that are on nodes with what was decided, or were to be."""
         self._promises = Promises(self._on_nodes)
-        self._holders: dict[DeviceId, set[str]] = {}
-        """Device → claims that have it."""
-        self._shares: dict[DeviceId, dict[str, Parts]] = {}
-        """Device that is shared → claim → what it has of it."""
-        self._sums: dict[DeviceId, Parts] = {}
-        """Device that is shared → what all claims have of it together."""
-        self._taken = AllocatedDevices(self._holders, self._sums)
+        self._holders = DeviceHolders(self.inventory, self.fits.note)
         self._given_up: set[str] = set()
         """Claims that hold devices and have no users but such as leave."""
         self._in_future: AllocatedDevices | None = None
@@ -81,25 +85,25 @@ class Devices(PolicyState):
     def folds(self) -> Mapping[str, Fold]:
         """Read claims, classes of devices, and what drivers offer."""
         return {
+            kinds.NODE.token: Fold(self.extended.put_node, self.extended.remove_node),
             kinds.RESOURCECLAIM.token: Fold(self.put_claim, self.remove_claim),
             kinds.DEVICECLASS.token: Fold(self.put_class, self.remove_class),
             kinds.RESOURCESLICE.token: Fold(self.inventory.put, self.inventory.remove),
+            kinds.DEVICETAINTRULE.token: Fold(
+                self.inventory.put_taint_rule, self.inventory.remove_taint_rule
+            ),
         }
 
     def put_claim(self, key: str, claim: ResourceClaim) -> None:
         """Store a claim. Raises `BadQuantity`."""
-        demand = demand_of(claim.spec.devices)
         shared_parts(claim.status.allocation)  # raises before anything is stored
         before = self.claims.get(key)
         if before is not None and before.metadata.uid != claim.metadata.uid:
             self.remove_claim(key)
-        self._count(key, self.allocation(key), counts=False)
-        self.claims[key] = claim
-        if before is None or before.spec != claim.spec:
-            self._asks.pop(key, None)
-            self._shapes[key] = msgspec.json.encode(claim.spec)
-            self._demands[key] = demand
-        if claim.status.allocation is not None:
+        allocation = self.allocation(key)
+        self.requests.put(key, claim)
+        self._count(key, allocation, counts=False)
+        if self._promises.is_shown(key, claim.status.allocation):
             for mapping in (self._decided, self._decided_for, self._promises.by_claim):
                 mapping.pop(key, None)
         else:
@@ -110,52 +114,76 @@ class Devices(PolicyState):
     def remove_claim(self, key: str) -> None:
         """Forget a claim."""
         self._count(key, self.allocation(key), counts=False)
-        by_claim = (self.claims, self._asks, self._shapes, self._demands)
-        for mapping in (*by_claim, self._decided, self._decided_for, self._promises.by_claim):
-            mapping.pop(key, None)
+        self.requests.remove(key)
+        if self.extended.is_made(key):  # the binder may be about to make it anew
+            self._count(key, self.allocation(key), counts=True)
+        else:
+            for mapping in (self._decided, self._decided_for, self._promises.by_claim):
+                mapping.pop(key, None)
         self._review(key)
 
     def put_class(self, name: str, device_class: DeviceClass) -> None:
         """Store a class of devices."""
-        self.classes[name] = device_class
-        self._asks.clear()
-        self.fits.forget()
+        self.requests.classes[name] = device_class
+        self._classes_changed()
 
     def remove_class(self, name: str) -> None:
         """Forget a class of devices."""
-        self.classes.pop(name, None)
-        self._asks.clear()
+        self.requests.classes.pop(name, None)
+        self._classes_changed()
+
+    def _classes_changed(self) -> None:
+        self.requests.classes_changed()
         self.fits.forget()
+        for task, key in self.extended.put_classes(self.requests.classes):
+            if task.node and not TERMINAL[task.status]:
+                self._on_nodes.count(task, (key,), 1)
+                self._recall(key)
+                self._review(key)
 
     # --- tasks -------------------------------------------------------------------------------
 
     @override
-    def demand(self, pod: Pod) -> tuple[str, ...]:
-        """Return the keys of a pod's claims."""
-        return device_claims(pod)
+    def demand(self, pod: Pod) -> DeviceDemand | None:
+        """Return the keys of a pod's claims, and its extended resources."""
+        found = DeviceDemand(device_claims(pod), devices_of(pod))
+        return found if any(found) else None
+
+    def extended_of(self, task_class: TaskClass) -> tuple[ContainerDevices, ...]:
+        """Return the extended resources of a class of tasks."""
+        found: DeviceDemand = task_class.demands.get(self, NO_DEMAND)
+        return found.extended
+
+    def claims_of(self, task: Task) -> tuple[str, ...]:
+        """Return the keys of a task's claims; the last is of its extended resources, if any."""
+        claims, key = task.task_class.device_claims, self.extended.key(task)
+        return claims if key is None else (*claims, key)
 
     @override
     def join(self, task: Task, pod: Pod) -> None:
         """Note a task."""
         self.users[task.uid] = task
-        self._review(*task.task_class.device_claims)
+        if asked := self.extended_of(task.task_class):
+            self.extended.join(task, pod, asked)
+        self._review(*self.claims_of(task))
 
     @override
     def leave(self, task: Task, *, gone: bool) -> None:
         """Forget a task."""
         del self.users[task.uid]
-        claims = task.task_class.device_claims
+        claims = self.claims_of(task)
         self._on_nodes.drop(task.uid, claims)
         for key in claims:
             self._withdraw(key, task.uid)
             if gone:
                 self._promises.drop(key, {task.uid})
         self._review(*claims)
+        self.extended.leave(task)
 
     @override
     def count(self, task: Task, sign: int) -> None:
         """Add a task on its node (-1: remove it); one that is evicted keeps what it has."""
-        claims = task.task_class.device_claims
+        claims = self.claims_of(task)
         uses = self._on_nodes.count(task, claims, sign)
         if sign > 0:
             for key in claims:
@@ -178,6 +206,7 @@ class Devices(PolicyState):
         if not tasks:
             del self._decided_for[key]
             self._count(key, self._decided.pop(key).allocation, counts=False)
+            self._count(key, self.allocation(key), counts=True)
 
     @override
     def assume(self, bind: PublishedBind) -> None:
@@ -187,18 +216,19 @@ class Devices(PolicyState):
     def _recall(self, key: str) -> None:
         """Use the allocation of a published bind while its pod is on the chosen node."""
         claim = self.claims.get(key)
-        if claim is None or self.allocation(key) is not None:
+        if key in self._decided or (claim is None and not self.extended.is_made(key)):
             return
         found = self._promises.kept(key, claim)
         if found is None:
             return
         promised, pods = found
-        if any(self._is_overdrawn(device, key) for device in _ids(promised.allocation)):
+        if any(self._holders.is_overdrawn(device, key) for device in ids_of(promised.allocation)):
             self._promises.drop(key, set(promised.pods))  # others have its devices
             return
         self._decide(key, promised, pods)
 
     def _decide(self, key: str, decided: PromisedAllocation, tasks: set[str]) -> None:
+        self._count(key, self.allocation(key), counts=False)
         self._decided[key] = decided
         self._decided_for[key] = tasks
         self._count(key, decided.allocation, counts=True)
@@ -213,11 +243,11 @@ class Devices(PolicyState):
         """Request the expression results that a decision about waiting tasks needs."""
         self.fits.begin()
         for task in self.users.values():
-            keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
-            asks = self.asks(keys)
-            if keys and task.status is TaskStatus.PENDING and not isinstance(asks, DeviceRefusal):
-                shape = (*self.shape(keys), True)
-                self.fits.answer(shape, asks, attributes, self.taken(), owner=task.namespace)
+            if task.status is not TaskStatus.PENDING:
+                continue
+            for each in self.open_claims(task.task_class, attributes):
+                if each.asks and not isinstance(each.asks, DeviceRefusal):
+                    self.answer(each, each.asks, attributes, self.taken())
 
     @override
     def bars(self, task_class: TaskClass) -> bool:
@@ -226,28 +256,36 @@ class Devices(PolicyState):
         Within a session devices only become scarcer. A claim whose selectors are being evaluated
         is allocated nowhere meanwhile.
         """
-        attributes = self._attributes
-        keys = task_class.device_claims
-        if attributes is None or not keys:
-            return False
-        asks = self.asks(key for key in keys if self.allocation(key) is None)
-        if isinstance(asks, DeviceRefusal):
+        where = self._attributes
+        return where is not None and all(
+            self._is_barred(each, where) for each in self.open_claims(task_class, where)
+        )
+
+    def _is_barred(self, claims: OpenClaims, attributes: NodeAttributes) -> bool:
+        if isinstance(claims.asks, DeviceRefusal):
             return True
-        if not asks:
+        if not claims.asks:
             return False
-        shape = self.shape(key for key in keys if self.allocation(key) is None)
-        reserved = self.kept()
-        owner, as_now = keys[0].partition("/")[0], reserved is self.taken()
-        fit = self.fits.answer((*shape, as_now), asks, attributes, reserved, owner=owner)
-        return bool(fit.fault) or not (fit.codes == FITS).any()
+        fit = self.answer(claims, claims.asks, attributes, self.kept())
+        return bool(fit.fault) or not (claims.concerned(fit.codes) == FITS).any()
+
+    def answer(
+        self,
+        claims: OpenClaims,
+        asks: Sequence[ClaimRequest],
+        attributes: NodeAttributes,
+        taken: AllocatedDevices,
+    ) -> FitResult:
+        """Return on which nodes claims can be allocated; `asks` are their requests."""
+        shape = (*claims.shape, taken is self.taken())
+        return self.fits.answer(shape, asks, attributes, taken, owner=claims.owner)
 
     def _allocate(self, task: Task) -> None:
         """Choose devices for the claims of a task that has been placed."""
         attributes = self._attributes
         if attributes is None:
             return
-        keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
-        asks = self.asks(keys)
+        keys, asks = self.lacks_on(task, task.node)
         column = self.fits.column(task.node, attributes)
         if not keys or isinstance(asks, DeviceRefusal) or column < 0:
             return
@@ -256,36 +294,55 @@ class Devices(PolicyState):
             found = self.fits.allocate(asks, attributes, column, self.kept())
         if not isinstance(found, DeviceRefusal):
             for key, allocation in zip(keys, found, strict=True):
-                own = with_share_ids(allocation, self.claims[key].metadata.uid)
+                claim = None if self.extended.is_made(key) else self.claims.get(key)
+                own = with_share_ids(allocation, claim.metadata.uid if claim else task.uid)
                 self._decide(key, PromisedAllocation(task.node, own), {task.uid})
 
-    def asks(self, keys: Iterable[str]) -> list[ClaimRequest] | DeviceRefusal:
-        """Return the requests of claims, or the fault of one."""
-        found = []
-        for key in keys:
-            claim = self.claims.get(key)
-            if claim is None:
-                return DeviceRefusal(f"resource claim {key} is not known", fault=True)
-            ask = self._asks.get(key)
-            if ask is None:
-                ask = self._asks[key] = read(
-                    claim.spec.devices, self.classes, claim.metadata.namespace
-                )
-            if isinstance(ask, DeviceRefusal):
-                return ask._replace(text=f"resource claim {key}: {ask.text}")
-            found.append(ask)
-        return found
+    def lacks_on(self, task: Task, node: str) -> tuple[list[str], Asks]:
+        """Return the claims of a task that have no devices on a node yet, with their requests."""
+        keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
+        asks, made = self.requests.asks(keys), self.made_on(task, node)
+        key = self.extended.key(task)
+        if made is None or key is None or key in self._decided or isinstance(asks, DeviceRefusal):
+            return keys, asks
+        if isinstance(made.ask, DeviceRefusal):
+            return keys, made.ask
+        return [*keys, key], [*asks, made.ask]
 
-    def shape(self, keys: Iterable[str]) -> tuple[bytes, ...]:
-        """Return the shape of claims: a key that is equal for equal requests."""
-        return tuple(self._shapes[key] for key in keys)
+    def made_on(self, task: Task, node: str) -> ClaimToMake | None:
+        """Return the claim for a task's extended resources on a node, None if it needs none."""
+        asked = self.extended_of(task.task_class)
+        resources = self.extended.resources_on(asked, node) if asked else None
+        return self.extended.claim(asked, resources) if resources else None
+
+    def open_claims(
+        self, task_class: TaskClass, attributes: NodeAttributes
+    ) -> Iterator[OpenClaims]:
+        """Yield what a class of tasks lacks, for each group of nodes where that differs."""
+        claims = task_class.device_claims
+        keys = [key for key in claims if self.allocation(key) is None]
+        asks = self.requests.asks(keys)
+        shape = () if isinstance(asks, DeviceRefusal) else self.requests.shape(keys)
+        owner = claims[0].partition("/")[0] if claims else ""
+        asked = self.extended_of(task_class)
+        if isinstance(asks, DeviceRefusal) or not self.extended.concerns(asked):
+            yield OpenClaims(None, asks, shape, owner, tuple(keys))
+            return
+        for group in self.extended.groups(asked, attributes):
+            if not group.resources:
+                yield OpenClaims(group.nodes, asks, shape, owner, tuple(keys))
+                continue
+            made = self.extended.claim(asked, group.resources)
+            named = (*keys, ", ".join(sorted(group.resources)))
+            every = made.ask if isinstance(made.ask, DeviceRefusal) else [*asks, made.ask]
+            yield OpenClaims(group.nodes, every, (*shape, made.shape), owner, named)
 
     def allocation(self, key: str) -> AllocationResult | None:
         """Return the current or decided allocation of a claim."""
+        if key in self._decided:
+            return self._decided[key].allocation
         claim = self.claims.get(key)
-        if claim is not None and claim.status.allocation is not None:
-            return claim.status.allocation
-        return self._decided[key].allocation if key in self._decided else None
+        return claim.status.allocation if claim is not None else None
 
     def reserved(self, key: str) -> set[str]:
         """Return the uids of those that may use a claim, or were placed to use it."""
@@ -296,19 +353,21 @@ class Devices(PolicyState):
     @override
     def lacking(self, task: Task) -> str:
         """Return the first claim that is unallocated or still held by a terminating pod."""
-        for key in task.task_class.device_claims if self._attributes is not None else ():
+        for key in self.claims_of(task) if self._attributes is not None else ():
+            if self.extended.is_made(key) and self.made_on(task, task.node) is None:
+                continue
             allocation = self.allocation(key)
             if allocation is None:
                 return f"resource claim {key} is not allocated"
-            for device in _ids(allocation):
-                if self._is_overdrawn(device, key):
+            for device in ids_of(allocation):
+                if self._holders.is_overdrawn(device, key):
                     return f"device {'/'.join(device)} of resource claim {key} is still in use"
         return ""
 
     @override
     def awaited(self, task: Task) -> str:
         """Return the devices reserved for a task that their drivers have not prepared yet."""
-        for key in task.task_class.device_claims:
+        for key in self.claims_of(task):
             status = self.claims[key].status if key in self.claims else ResourceClaimStatus()
             if status.allocation is None or not status.admits(task.uid, task.job_key):
                 continue
@@ -320,62 +379,20 @@ class Devices(PolicyState):
 
     def taken(self) -> AllocatedDevices:
         """Return the devices and shares that claims have."""
-        return self._taken
+        return self._holders.taken
 
     def kept(self) -> AllocatedDevices:
         """Return the devices that waiting tasks cannot get either."""
         if not self._given_up:
-            return self._taken
+            return self.taken()
         if self._in_future is None:
-            self._in_future = AllocatedDevices(
-                frozenset(
-                    device for device, claims in self._holders.items() if claims - self._given_up
-                ),
-                {
-                    device: added([part for key, part in shares.items() if key in staying])
-                    for device, shares in self._shares.items()
-                    if (staying := shares.keys() - self._given_up)
-                },
-            )
+            self._in_future = self._holders.without(self._given_up)
         return self._in_future
-
-    def _is_overdrawn(self, device: DeviceId, key: str) -> bool:
-        """Tell whether a claim's share exceeds what other claims leave of a device."""
-        if not self._holders.get(device, set()) - {key}:
-            return False
-        offered = self.inventory.device(device)
-        shares = self._shares.get(device, {})
-        if offered is None or shares.keys() != self._holders[device]:
-            return True
-        return not has_room(offered.device, {}, self._sums[device])
 
     def _count(self, key: str, allocation: AllocationResult | None, *, counts: bool) -> None:
         """Add or remove a claim as a holder of its devices."""
-        self._count_shares(key, allocation, counts=counts)
-        for device in _ids(allocation) if allocation is not None else ():
-            claims = self._holders.setdefault(device, set())
-            if counts:
-                claims.add(key)
-            else:
-                claims.discard(key)
-            if not claims:
-                del self._holders[device]
-            self.fits.note(device)
+        self._holders.count(key, allocation, counts=counts)
         self._in_future = None
-
-    def _count_shares(self, key: str, allocation: AllocationResult | None, *, counts: bool) -> None:
-        """Add or remove a claim's shares of shared devices."""
-        for device, part in shared_parts(allocation).items():
-            shares = self._shares.setdefault(device, {})
-            if counts:
-                shares[key] = part
-            else:
-                shares.pop(key, None)
-            if shares:
-                self._sums[device] = added(list(shares.values()))
-            else:
-                del self._shares[device]
-                self._sums.pop(device, None)
 
     def _review(self, *keys: str) -> None:
         """Check whether claims are released: all their users terminate or are gone."""
@@ -389,7 +406,7 @@ class Devices(PolicyState):
                 self._given_up.discard(key)
             self._in_future = None
             allocation = self.allocation(key)
-            for device in _ids(allocation) if allocation is not None else ():
+            for device in ids_of(allocation):
                 self.fits.note(device)
 
     def _is_given_up(self, key: str) -> bool:
@@ -408,6 +425,11 @@ class Devices(PolicyState):
     # --- memory ------------------------------------------------------------------------------
 
     @override
+    def node_resources(self, attributes: NodeAttributes) -> Mapping[str, Mapping[str, int]] | None:
+        """Return node → extended resource → devices that serve it; None: as before."""
+        return self.extended.offers(attributes)
+
+    @override
     def begin(self, journal: Journal) -> None:
         """Begin a session, without allocations unless a plugin asks for them."""
         super().begin(journal)
@@ -424,27 +446,3 @@ class Devices(PolicyState):
     def restore(self, dumped: Any) -> None:
         """Store what published binds allocate."""
         self._promises.by_claim = msgspec.convert(dumped, dict[str, PromisedAllocation])
-
-    # --- quotas ------------------------------------------------------------------------------
-
-    def requested(self, claims: tuple[str, ...], *, capacities: bool = False) -> Mapping[str, int]:
-        """Return the requests of claims by names of quotas, in thousandths.
-
-        An unknown claim requests nothing. With `capacities` requested capacities of devices are
-        included.
-        """
-        counts: Counter[str] = Counter()
-        for key in claims:
-            for name, amount in self._demands.get(key, {}).items():
-                if capacities or name.startswith(QUOTA):
-                    counts[name] += amount
-        return counts
-
-
-def _ids(allocation: AllocationResult) -> Iterable[DeviceId]:
-    """Return the exclusively allocated devices, without those of admin access."""
-    return [
-        DeviceId(result.driver, result.pool, result.device)
-        for result in allocation.devices.results
-        if not result.admin_access
-    ]

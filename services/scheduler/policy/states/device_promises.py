@@ -12,6 +12,7 @@ import msgspec
 
 from pumice.plugins import Task
 from services.scheduler.policy.states.claim_users import ClaimUsers
+from services.scheduler.policy.states.device_holders import ids_of
 from shared.api.resource import AllocationResult, ResourceClaim
 from shared.contracts.messages import Bind
 
@@ -37,8 +38,10 @@ class Promises:
         """Keep the allocations of a bind, except of recreated claims and shown ones."""
         for use in bind.devices:
             claim = claims.get(use.claim)
-            outdated = claim is not None and (
-                claim.metadata.uid != use.uid or claim.status.allocation is not None
+            outdated = (
+                claim is not None
+                and bool(use.uid)
+                and (claim.metadata.uid != use.uid or claim.status.allocation is not None)
             )
             if use.allocated or outdated:
                 continue
@@ -50,10 +53,13 @@ class Promises:
             pods = tuple(dict.fromkeys((*others, bind.uid)))
             self.by_claim[use.claim] = promised._replace(pods=pods)
 
-    def kept(self, key: str, claim: ResourceClaim) -> tuple[PromisedAllocation, set[str]] | None:
+    def kept(
+        self, key: str, claim: ResourceClaim | None
+    ) -> tuple[PromisedAllocation, set[str]] | None:
         """Return the promised allocation of a claim and its pods on the node, or None."""
         promised = self.by_claim.get(key)
-        if promised is None or promised.claim_uid not in {"", claim.metadata.uid}:
+        uid = claim.metadata.uid if claim is not None else ""
+        if promised is None or promised.claim_uid not in {"", uid}:
             return None
         pods = self._pods_with(key, promised)
         return (promised, pods) if pods else None
@@ -62,6 +68,16 @@ class Promises:
         """Return the tasks that are on the node of their bind."""
         nodes = self._users.nodes(key)
         return {uid for uid in promised.pods or nodes if nodes.get(uid) == promised.node}
+
+    def is_shown(self, key: str, allocation: AllocationResult | None) -> bool:
+        """Tell whether the allocation of a claim takes the place of one that was promised.
+
+        One for extended resources may be left from a failed bind; the binder replaces it then.
+        """
+        promised = self.by_claim.get(key)
+        if allocation is None or promised is None or promised.claim_uid:
+            return allocation is not None
+        return ids_of(promised.allocation) == ids_of(allocation)
 
     def drop(self, key: str, failed: AbstractSet[str]) -> None:
         """Drop the promises of these pods' binds, unless other pods share them."""

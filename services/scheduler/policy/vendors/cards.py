@@ -35,9 +35,21 @@ class CardPart(NamedTuple):
     """A container's part of a card."""
 
     uuid: str
+    """The card; an instance of a card in MIG mode is `<card>[<geometry>-<position>]`."""
     type: str
     memory: int
     cores: int
+
+    @property
+    def card(self) -> str:
+        """Return the card."""
+        return self.uuid.partition("[")[0]
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """Return geometry and position of an instance, None for a part of the whole card."""
+        group, _, position = self.uuid.partition("[")[2].removesuffix("]").rpartition("-")
+        return (group, int(position)) if group and is_number(position) else None
 
 
 Shares = Sequence[Sequence[CardPart]]
@@ -45,18 +57,24 @@ Shares = Sequence[Sequence[CardPart]]
 
 
 class CardUsage(NamedTuple):
-    """Used slots, memory and cores of a card, and the types of its shares."""
+    """Used slots, memory and cores of a card, and the types and MIG instances of its shares."""
 
     slots: int = 0
     memory: int = 0
     cores: int = 0
     types: frozenset[str] = frozenset()
+    instances: frozenset[tuple[str, int]] = frozenset()
 
     def plus(self, share: CardPart) -> "CardUsage":
         """Return the usage with one more share."""
         types = self.types if share.type in self.types else self.types | {share.type}
+        place = share.place
         return CardUsage(
-            self.slots + 1, self.memory + share.memory, self.cores + share.cores, types
+            self.slots + 1,
+            self.memory + share.memory,
+            self.cores + share.cores,
+            types,
+            self.instances if place is None else self.instances | {place},
         )
 
 

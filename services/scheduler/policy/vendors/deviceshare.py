@@ -1,7 +1,7 @@
 """deviceshare (PL18): pods share GPU cards by memory, take whole ones (DV1), or parts (DV2, DV3).
 
-Cards in MIG mode are not implemented, and refused by their name on nodes and pods rather than half
-obeyed. `NodeLockEnable` changes nothing: the scheduler writes no nodes.
+Cards in MIG mode are given by instances (`vendors.mig`); those of models without geometries are
+refused by their name. `NodeLockEnable` changes nothing: the scheduler writes no nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,15 @@ from pumice.plugins import (
     TaskClass,
 )
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, text
-from services.scheduler.policy.vendors import gpus, mind_chips, vgpus
+from services.scheduler.policy.vendors import gpus, mig, mind_chips, vgpus
 from services.scheduler.policy.vendors.gpus import Gpus
+from services.scheduler.policy.vendors.mig import read_geometries
 from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
 from services.scheduler.policy.vendors.npu_cards import annotations_of, refuses
 from services.scheduler.policy.vendors.npu_chips import read_table
 from services.scheduler.policy.vendors.npus import Npus
 from services.scheduler.policy.vendors.shared_cards import SharedCards
+from services.scheduler.policy.vendors.vgpu_cards import CUT, SHARED
 from services.scheduler.policy.vendors.vgpus import VGpus
 
 _REASONS = (
@@ -41,8 +43,8 @@ _NO_MEMORY, _NO_CARDS = 1, 2
 _VGPU_REASONS = (
     Reason("node not initialized with devicehamivgpu"),
     Reason("hami-vgpuDeviceSharing error"),
-    Reason("GPUs in MIG mode are not supported", resolvable=False),
-    Reason("the pod requests vGPUs in another mode than hami-core", resolvable=False),
+    Reason("no geometries of its GPUs in MIG mode are known", resolvable=False),
+    Reason("its GPUs are in another mode than the pod requests", resolvable=False),
 )
 _UNREGISTERED, _NOT_FITTED, _CUT, _OTHER_MODE = 1, 2, 3, 4
 _NPU_REASONS = (
@@ -66,7 +68,10 @@ class DeviceShare:
     states: ClassVar = (Gpus, VGpus, Npus, MindclusterNpus)
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take ways, policy, weight, `deviceshare.GPUExclusiveRules` and `deviceshare.VNPUs`.
+        """Take ways, policy, weight, rules, and tables of NPUs and of instances of GPUs.
+
+        The latter are `deviceshare.GPUExclusiveRules`, `deviceshare.VNPUs` and
+        `deviceshare.MIGGeometries`.
 
         Two modes at once are rejected, as in Volcano.
         """
@@ -85,6 +90,7 @@ class DeviceShare:
         )
         self._hami = boolean(arguments, "deviceshare.AscendHAMiVNPUEnable", default=False)
         self._npus = read_table(arguments.get(_TABLE))
+        self._geometries = read_geometries(arguments.get(mig.ARGUMENT))
         self._policy = text(arguments, "deviceshare.SchedulePolicy")
         if self._policy not in _POLICIES:
             raise BadArgument(
@@ -128,11 +134,17 @@ class DeviceShare:
 
     def _share_virtual_cards(self, hooks: Hooks, cluster: Cluster) -> None:
         cards = cluster.store(VGpus)
-        cards.choose_by(now=cluster.now, policy=self._policy, matches=self._matches)
+        cards.choose_by(
+            now=cluster.now,
+            policy=self._policy,
+            matches=self._matches,
+            geometries=self._geometries,
+        )
         names = cluster.node_names
         registered = cards.registered(names)
         refusals = np.where(registered > 0, _NOT_FITTED, _UNREGISTERED)
-        refusals[cards.cut(names)] = _CUT
+        modes = np.array([cards.mode(name) for name in names], dtype=np.str_)
+        refusals[modes == ""] = _CUT
 
         def places(task_class: TaskClass, rows: NodeRows) -> list[float | None]:
             return _places(cards, task_class, rows, names, np.flatnonzero(rows.pick(registered)))
@@ -141,7 +153,8 @@ class DeviceShare:
             request = cards.request_of(task_class)
             if not request.requests:
                 return np.zeros(len(rows), dtype=np.uint8)
-            codes = np.where(request.wants_other_mode(), _OTHER_MODE, rows.pick(refusals))
+            other = np.isin(modes, ["", request.mode or SHARED, request.mode or CUT], invert=True)
+            codes = np.where(rows.pick(other), _OTHER_MODE, rows.pick(refusals))
             return _codes(places(task_class, rows), codes)
 
         def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:

@@ -49,7 +49,7 @@ class CardShares:
 
     def uuids(self) -> set[str]:
         """Return the cards."""
-        return {share.uuid for share in each(self.shares)}
+        return {share.card for share in each(self.shares)}
 
 
 class NodeCards:
@@ -58,8 +58,7 @@ class NodeCards:
     def __init__(self) -> None:
         self.cards: tuple[Card, ...] = ()
         self.cut = False
-        """Whether its cards are in MIG mode: then none is given, since a share of HAMi-core would
-        mean nothing to the node's device plugin."""
+        """Whether its cards are in MIG mode: pods get instances of them, not shares."""
         self.handshake = ""
         self.pods: dict[str, CardShares] = {}
         self.version = 0
@@ -69,7 +68,10 @@ class NodeCards:
         """Return the properties and usage of the cards, without names."""
         if self._state[0] != self.version:
             used = self.usage()
-            self._state = (self.version, tuple((c[1:], used[c.uuid]) for c in self.cards))
+            self._state = (
+                self.version,
+                tuple(((*c[1:], self.cut), used[c.uuid]) for c in self.cards),
+            )
         return self._state[1]
 
     def usage(self) -> dict[str, CardUsage]:
@@ -77,16 +79,19 @@ class NodeCards:
         used = {card.uuid: CardUsage() for card in self.cards}
         for assigned in self.pods.values():
             for share in each(assigned.shares):
-                if share.uuid in used:
-                    used[share.uuid] = used[share.uuid].plus(share)
+                if share.card in used:
+                    used[share.card] = used[share.card].plus(share)
         return used
 
     def closed_to(self, rules: frozenset[int], group: str) -> set[str]:
-        """Return the cards used by pods of the same rule or the same spread group."""
+        """Return the cards used by pods of the same rule or the same spread group.
+
+        Rules do not concern cards in MIG mode, whose instances are isolated.
+        """
         return {
             uuid
             for assigned in self.pods.values()
-            if (assigned.rules & rules) or (group and assigned.group == group)
+            if (assigned.rules & rules and not self.cut) or (group and assigned.group == group)
             for uuid in assigned.uuids()
         }
 
@@ -325,9 +330,9 @@ class SharedCards(CardAssignments[Shares], Generic[CardRequest]):
                 return steps, True
             steps.append(found.score)
             for share in each(found.shares):
-                usage[share.uuid] = usage[share.uuid].plus(share)
-                if rules or group:
-                    closed.add(share.uuid)
+                usage[share.card] = usage[share.card].plus(share)
+                if group or (rules and not node.cut):
+                    closed.add(share.card)
         return steps, False
 
 

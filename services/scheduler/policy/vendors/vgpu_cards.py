@@ -17,6 +17,7 @@ from services.scheduler.policy.vendors.cards import (
     fits,
     is_number,
 )
+from services.scheduler.policy.vendors.mig import Geometry, free_instance, memory_of
 from shared.api import keys
 from shared.api.core import Pod, PodSpec
 from shared.model.numbers import parse_bool
@@ -36,9 +37,9 @@ PREFERENCES: Final = (MODE, USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, SPREAD_POLICY)
 """Annotations of pods that select cards."""
 _WHOLE: Final = 100
 MAKER: Final = "NVIDIA"
-_MODE: Final = "hami-core"
-"""The only mode: cards cut into hardware partitions (MIG) are not supported."""
-_CUT: Final = "mig"
+SHARED: Final = "hami-core"
+CUT: Final = "mig"
+"""Modes of cards: shared by software, or cut into instances as pods need them."""
 _FIELDS: Final = 5
 _SILENCE_S: Final = 60.0
 
@@ -95,15 +96,16 @@ class VGpuRequests(NamedTuple):
             f"{pod.metadata.namespace}/{group}" if group else "",
         )
 
-    def wants_other_mode(self) -> bool:
-        """Return whether the pod requests cards in a mode that is not supported."""
-        return self.preferences.get(MODE, _MODE) != _MODE
+    @property
+    def mode(self) -> str:
+        """Return the mode in which its cards have to be; "": any."""
+        return self.preferences.get(MODE, "")
 
     def takes(self, card: Card) -> bool:
         """Return whether a card is of a kind that the pod selects."""
         preferences = self.preferences
         kind = card.type.upper()
-        if MAKER not in kind or self.wants_other_mode():
+        if MAKER not in kind:
             return False
         if USE_UUID in preferences and card.uuid not in _listed(preferences[USE_UUID]):
             return False
@@ -120,14 +122,22 @@ def choose(
     requested: VGpuRequests,
     closed: Iterable[str],
     policy: str,
+    *,
+    geometries: Mapping[str, Sequence[Geometry]] | None = None,
 ) -> CardChoice | None:
     """Return cards for one pod, None when they do not suffice.
+
+    Of cards with `geometries` (by type) it gets MIG instances.
 
     `closed` cards are not given. With `binpack` the fullest cards come first, with `spread` the
     least shared, else the last ones. The score sums over cards: their part of memory in use, or
     a constant for each card that no other pod has.
     """
     used = dict(usage)
+    if geometries is not None:
+        for card in cards:
+            of_card, taken = geometries.get(card.type, ()), used[card.uuid]
+            used[card.uuid] = taken._replace(memory=memory_of(of_card, taken.instances))
     shut = set(closed)
     score = 0.0
     chosen = []
@@ -138,6 +148,8 @@ def choose(
                 break
             card = cards[at]
             share = _share(card, used[card.uuid], request)
+            if share is not None and geometries is not None:
+                share = _instance(geometries.get(card.type, ()), used[card.uuid], share)
             if share is not None and card.uuid not in shut and requested.takes(card):
                 used[card.uuid] = used[card.uuid].plus(share)
                 shares.append(share)
@@ -162,6 +174,15 @@ def _share(card: Card, used: CardUsage, request: VGpuRequest) -> CardPart | None
     if not fits(card, used, memory=memory, cores=request.cores, most_cores=_WHOLE):
         return None
     return CardPart(card.uuid, MAKER, memory, request.cores)
+
+
+def _instance(geometries: Sequence[Geometry], used: CardUsage, share: CardPart) -> CardPart | None:
+    """Return the instance of a card that serves a share of it."""
+    found = free_instance(geometries, used.instances, share.memory)
+    if found is None:
+        return None
+    group, position = found.place
+    return share._replace(uuid=f"{share.uuid}[{group}-{position}]")
 
 
 def _points(card: Card, used: CardUsage, policy: str) -> float:
@@ -196,7 +217,7 @@ def cards_of(text: str) -> tuple[Card, ...]:
 def are_cut(text: str) -> bool:
     """Tell whether a node registers cards in MIG mode."""
     parts = (part.split(",") for part in text.split(":"))
-    return any(len(fields) > _FIELDS and fields[_FIELDS].strip() == _CUT for fields in parts)
+    return any(len(fields) > _FIELDS and fields[_FIELDS].strip() == CUT for fields in parts)
 
 
 def is_present(handshake: str, now: float) -> bool:

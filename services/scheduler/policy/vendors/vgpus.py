@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
-from pumice.plugins import BoolArray, IntArray, Task, TaskClass
+from pumice.plugins import IntArray, Task, TaskClass
 from services.scheduler.policy.vendors.cards import (
     CardChoice,
     CardUsage,
@@ -14,11 +14,14 @@ from services.scheduler.policy.vendors.cards import (
     read_shares,
     show_shares,
 )
+from services.scheduler.policy.vendors.mig import ModelGeometries, geometries_of
 from services.scheduler.policy.vendors.shared_cards import NONE, NodeCards, SharedCards
 from services.scheduler.policy.vendors.vgpu_cards import (
+    CUT,
     IDS,
     NO_UUID,
     PERCENT,
+    SHARED,
     USE_UUID,
     VGpuRequests,
     are_cut,
@@ -44,6 +47,7 @@ class VGpus(SharedCards[VGpuRequests]):
     def __init__(self) -> None:
         super().__init__(VGpuRequests())
         self._policy = ""
+        self._geometries: Sequence[ModelGeometries] = ()
         self._now = 0.0
         self._matches: Callable[[Mapping[str, str]], frozenset[int]] = lambda _: NONE
 
@@ -53,10 +57,12 @@ class VGpus(SharedCards[VGpuRequests]):
         now: float,
         policy: str,
         matches: Callable[[Mapping[str, str]], frozenset[int]],
+        geometries: Sequence[ModelGeometries],
     ) -> None:
         """Say how cards are chosen: `matches` gives the exclusive rules that labels match."""
-        self.set_choice_policy(policy)
+        self.set_choice_policy((policy, geometries))
         self._now, self._policy, self._matches = now, policy, matches
+        self._geometries = geometries
 
     @override
     def demand(self, pod: Pod) -> VGpuRequests | None:
@@ -70,7 +76,7 @@ class VGpus(SharedCards[VGpuRequests]):
         annotations = node.metadata.annotations
         registered = annotations.get(_REGISTER, "") if _HANDSHAKE in annotations else ""
         found.cut = are_cut(registered)
-        found.cards = () if found.cut else cards_of(registered)
+        found.cards = cards_of(registered)
         found.handshake = annotations.get(_HANDSHAKE, "")
 
     @override
@@ -85,7 +91,11 @@ class VGpus(SharedCards[VGpuRequests]):
         request: VGpuRequests,
         closed: set[str],
     ) -> CardChoice | None:
-        return choose(node.cards, usage, request, closed, self._policy)
+        if request.mode not in {"", CUT if node.cut else SHARED}:
+            return None
+        types = {card.type for card in node.cards}
+        geometries = {t: geometries_of(self._geometries, t) for t in types} if node.cut else None
+        return choose(node.cards, usage, request, closed, self._policy, geometries=geometries)
 
     @override
     def rules_of(self, task: Task) -> frozenset[int]:
@@ -121,10 +131,13 @@ class VGpus(SharedCards[VGpuRequests]):
         ]
         return np.array(counts, dtype=np.int64)
 
-    def cut(self, names: Sequence[str]) -> BoolArray:
-        """Return which nodes have their cards in MIG mode."""
-        found = (self._nodes.get(name) for name in names)
-        return np.array([node is not None and node.cut for node in found], dtype=np.bool_)
+    def mode(self, name: str) -> str:
+        """Return the mode of a node's cards, "" if they are in MIG mode with unknown geometries."""
+        node = self._nodes.get(name)
+        if node is None or not node.cut:
+            return SHARED
+        known = any(geometries_of(self._geometries, card.type) for card in node.cards)
+        return CUT if known else ""
 
 
 def annotations_of(shares: Shares, node: str, now_s: float) -> Mapping[str, str]:
