@@ -9,7 +9,8 @@ claim for the pod's extended resources. A state is drawn from its number alone:
 Answers of kube-scheduler are counted apart where ours is another on purpose: it ends the whole
 attempt when a constraint keeps one node from giving "all" devices, and never binds a pod with other
 claims to a node whose device plugins serve its extended resources. Kubernetes 1.36 also compares
-each device of one request with the last alone where a constraint wants all values distinct.
+each device of one request with the last alone where a constraint wants all values distinct, and
+gives "all" devices without shared ones that have too little capacity left.
 """
 
 import argparse
@@ -189,9 +190,8 @@ class Check:
         if not pod["spec"].get("nodeName"):
             return any(text in _why(pod) for text in _GIVES_UP)
         slices = before[kinds.RESOURCESLICE.token]
-        return not self._is_next and any(
-            [repeats(await self._claim(claim), slices) for claim in claims]
-        )
+        found = [] if self._is_next else [await self._claim(claim) for claim in claims]
+        return any(repeats(claim, slices) or skips(claim, slices) for claim in found)
 
     async def _judged(self, path: str, settled: float) -> Object:
         """Return a pod with a node, or one without that stays so until it counts as settled."""
@@ -339,6 +339,19 @@ def repeats(claim: Object, slices: Iterable[Object]) -> bool:
         if any(value in found[:at] for at, value in enumerate(found)):
             return True
     return False
+
+
+def skips(claim: Object, slices: Iterable[Object]) -> bool:
+    """Tell whether a claim asks for "all" devices where some are shared."""
+    asks = (
+        each
+        for request in claim["spec"]["devices"]["requests"]
+        for each in request.get("firstAvailable") or [request["exactly"]]
+    )
+    devices = (device for each in slices for device in each["spec"].get("devices", ()))
+    return any(each.get("allocationMode") == "All" for each in asks) and any(
+        device.get("allowMultipleAllocations") for device in devices
+    )
 
 
 def _chosen(allocation: Object) -> list[Device]:
