@@ -67,10 +67,7 @@ _DOUBT_S: Final = 3.0
 """A difference counts when it is there after so long."""
 _VERDICT_S: Final = 20.0
 
-_GIVES_UP: Final = (
-    "a claim constraint would not be satisfied",
-    "nil or empty request mappings",
-)
+_GIVES_UP: Final = ("a claim constraint would not be satisfied", "nil or empty request mappings")
 _DEVICE: Final = ("driver", "pool", "device", "shareID")
 
 Object = dict[str, Any]

@@ -13,7 +13,7 @@ and the pods on each node. A plugin names the classes of its states in its attri
             licences = cluster.store(Licences)
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from pumice.plugins.interface import Task, TaskClass
@@ -100,10 +100,15 @@ class PolicyState:
     def assume(self, bind: PublishedBind) -> None:
         """Record a published bind, before its pod counts."""
 
-    def node_resources(self, attributes: Any) -> Mapping[str, Mapping[str, int]] | None:  # noqa: ANN401, ARG002
+    def node_resources(
+        self,
+        attributes: Any,  # noqa: ANN401, ARG002 - the engine's; few states offer any
+        named: Sequence[str],  # noqa: ARG002
+    ) -> Mapping[str, Mapping[str, int]] | None:
         """Return node → resource → amount that nodes have although their objects list none of it.
 
-        Called before each session with the engine's table of node labels; None: as before.
+        Called before each session with the engine's table of node labels, and the resources that
+        objects have named. None: as before.
         """
         return None
 

@@ -199,6 +199,14 @@ def test_a_queue_gets_no_more_devices_than_its_capability_says():
     assert len(binds_of(world.decide())) == 2
 
 
+def test_a_group_without_pods_enters_its_queue_when_devices_suffice():
+    world = world_of({"n1": 2}).queue("default", deserved={GPU: "2"})
+    world.group("g", phase="Pending", minResources={GPU: "2"})
+    world.group("h", phase="Pending", minResources={GPU: "3"})
+    phases = {group.key: group.phase for group in world.decide().podgroups}
+    assert phases == {"ns/g": "Inqueue", "ns/h": "Pending"}
+
+
 def test_what_a_claim_shows_is_not_given_again_and_is_free_after_it():
     world = world_of({"n1": 1})
     world.group("g").pod("p", "g", cpu="1", requests={GPU: "1"})

@@ -25,7 +25,10 @@ class NodeOffers:
 
     def take(self, states: Iterable[PolicyState], attributes: NodeAttributes) -> set[str]:
         """Take new offers; return the nodes whose offer has changed."""
-        found = ((at, state.node_resources(attributes)) for at, state in enumerate(states))
+        found = (
+            (at, state.node_resources(attributes, self._dimensions.names))
+            for at, state in enumerate(states)
+        )
         news = {at: offer for at, offer in found if offer is not None}
         if not news:
             return set()

@@ -425,9 +425,11 @@ class Devices(PolicyState):
     # --- memory ------------------------------------------------------------------------------
 
     @override
-    def node_resources(self, attributes: NodeAttributes) -> Mapping[str, Mapping[str, int]] | None:
+    def node_resources(
+        self, attributes: NodeAttributes, named: Sequence[str]
+    ) -> Mapping[str, Mapping[str, int]] | None:
         """Return node → extended resource → devices that serve it; None: as before."""
-        return self.extended.offers(attributes)
+        return self.extended.offers(attributes, named)
 
     @override
     def begin(self, journal: Journal) -> None:

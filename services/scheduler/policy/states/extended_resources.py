@@ -6,7 +6,7 @@ shares of queues hold for the resource whatever serves it.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -83,8 +83,6 @@ class ExtendedResources:
         """Uid of a task → the claim that its status names."""
         self._owners: dict[str, str] = {}
         """Key of such a claim → uid of the task."""
-        self._wanted: Counter[str] = Counter()
-        """Resource → tasks with a key that ask for it."""
         self._made: dict[tuple[Containers, frozenset[str]], ClaimToMake] = {}
         self._groups: dict[Containers, tuple[object, list[ServedNodes]]] = {}
         self._offered: tuple[object, dict[str, dict[str, int]]] = (None, {})
@@ -137,17 +135,15 @@ class ExtendedResources:
         made = f"{task.namespace}/{name_of_claim(task.name, task.uid)}"
         key = self._keys[task.uid] = self._named.get(task.uid, made)
         self._owners[key] = task.uid
-        self._wanted.update(_resources(asked))
         return True
 
     def leave(self, task: Task) -> None:
         """Forget a task."""
-        _, asked = self._tasks.pop(task.uid, (task, ()))
+        self._tasks.pop(task.uid, None)
         self._named.pop(task.uid, None)
         key = self._keys.pop(task.uid, None)
         if key is not None:
             del self._owners[key]
-            self._wanted -= Counter(_resources(asked))
 
     def key(self, task: Task) -> str | None:
         """Return the key of the claim that a task has or may get, None if no class serves it."""
@@ -209,12 +205,15 @@ class ExtendedResources:
 
     # --- amounts -----------------------------------------------------------------------------
 
-    def offers(self, attributes: NodeAttributes) -> Mapping[str, Mapping[str, int]] | None:
+    def offers(
+        self, attributes: NodeAttributes, named: Sequence[str]
+    ) -> Mapping[str, Mapping[str, int]] | None:
         """Return node → resource → devices that serve it there; None if nothing has changed.
 
-        Devices whose class has not been evaluated for them yet count.
+        Only resources that are `named` by some object are looked at. Devices whose class has not
+        been evaluated for them yet count.
         """
-        names = tuple(sorted(self._wanted.keys() & self._by_resource.keys()))
+        names = tuple(sorted(self._by_resource.keys() & set(named)))
         inventory, size = self._inventory.version, len(attributes.names)
         version = (names, self._version, inventory, attributes.generation, size)
         if version == self._offered[0]:
