@@ -114,7 +114,7 @@ async def a_gang_gets_devices_for_an_extended_resource_of_their_class(scene: Sce
     assert not made, "each claim belongs to a pod"
     assert len(await owners(scene)) == 4
     await scene.submit("second", requesting(scene, "b", 1, resource, 1), minAvailable=1)
-    await scene.condition("second", "Unschedulable", text=f"Insufficient {resource}")
+    await scene.condition("second", "Unschedulable", text=resource)
     await scene.end("first-a-0")
     (waiting,) = await scene.pods(1, phase="Running", task="b")
 
