@@ -92,8 +92,8 @@ def test_the_paths_of_the_settings_are_those_of_the_rules():
     assert tuple(HOOKS) == PATHS
 
 
-ANSWER = 282
-"""Newer Pythons import a few more of their own; 276 modules on 3.11."""
+ANSWER = 288
+"""Newer Pythons import a few more of their own; 281 modules on 3.11."""
 UNASKED = {"shared.api.batch", "shared.api.core", "shared.api.kinds", "importlib.metadata"}
 """The types of all kinds, and the parser of mails: no answer is made of them."""
 
