@@ -92,7 +92,7 @@ image-check: $(READY) ## build the image twice and compare: the same files, its 
 
 .PHONY: node-check
 node-check: go parts ## two real kubelets on this machine, k8s/base and real jobs on them (root, Linux; says first what it takes)
-	@$(PY) -m tools.node_check
+	@$(PY) -m tools.node_check $(if $(FRAMEWORKS),--frameworks)
 
 .PHONY: test-web
 test-web: $(READY) ## the live page in a browser without a window (needs chromium and chromedriver)

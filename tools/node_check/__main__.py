@@ -19,6 +19,7 @@ import msgspec
 
 from pumice.local.errors import LocalError
 from tools.compose_docker import ROOT, CheckError
+from tools.node_check import frameworks
 from tools.node_check.faults import FAULTS
 from tools.node_check.images import archives
 from tools.node_check.installing import install, kept_its_promises
@@ -27,6 +28,7 @@ from tools.node_check.machine import Machine, cgroups
 from tools.node_check.programs import Programs, cost, find
 
 _INSIDE: Final = "--inside"
+_FRAMEWORKS: Final = "--frameworks"
 _NAMESPACES: Final = ("--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 _SYSCTLS: Final = (
     "vm/overcommit_memory",
@@ -59,8 +61,9 @@ def _outside(names: list[str]) -> int:
     print(cost(), flush=True)
     if os.geteuid() != 0:
         raise CheckError("this needs root: it makes network and mount namespaces and cgroups")
-    programs = find()
-    made = archives(programs)
+    with_frameworks = _FRAMEWORKS in names
+    programs = find(frameworks.programs() if with_frameworks else {})
+    made = archives(programs, frameworks=with_frameworks)
     folder = Path(tempfile.mkdtemp(prefix="pumice-node-"))
     (folder / "work.json").write_bytes(
         msgspec.json.encode(_Work(folder, programs, made), enc_hook=str)
@@ -88,9 +91,13 @@ def _inside(folder: str, names: list[str]) -> int:
     machine = Machine(work.folder, work.programs, work.archives)
     _step("two nodes are ready", machine.start)
     _step("Pumice is installed as docs/deployment.md says, all ready", lambda: install(machine))
+    checks = FAULTS | CHECKS
+    if _FRAMEWORKS in names:
+        names.remove(_FRAMEWORKS)
+        checks = FAULTS | frameworks.CHECKS | CHECKS  # the last of CHECKS stops a node
     failed = [
         what
-        for what, check in (FAULTS | CHECKS).items()
+        for what, check in checks.items()
         if (not names or check.__name__ in names) and not _passes(machine, what, check)
     ]
     _step("no restart, no unready pod, no refused request", lambda: kept_its_promises(machine))

@@ -18,12 +18,17 @@ from tools.node_check.programs import Programs
 JOBS: Final = "pumice.invalid/node-check/jobs:1"
 COREDNS: Final = "pumice.invalid/node-check/coredns:1"
 PAUSE: Final = "pumice.invalid/node-check/pause:1"
+DASK_IMAGE: Final = "pumice.invalid/node-check/dask:1"
+_OF_DASK: Final = "python3,python3-distributed"
 _OF_JOBS: Final = "python3,openssh-server,openssh-client,openmpi-bin"
 _SOURCES: Final = ("Dockerfile", "requirements/base.txt", "pyproject.toml")
 
 
-def archives(programs: Programs) -> list[Path]:
-    """Return the archives of all images, made where they are missing. Raises CheckError."""
+def archives(programs: Programs, *, frameworks: bool) -> list[Path]:
+    """Return the archives of all images, made where they are missing. Raises CheckError.
+
+    `frameworks`: those of jobs of frameworks, too.
+    """
     folder = cache_dir() / "node-check"
     folder.mkdir(parents=True, exist_ok=True)
     own = f"pumice:{version_of_project()}"
@@ -36,13 +41,16 @@ def archives(programs: Programs) -> list[Path]:
         folder / f"jobs-{_digest([_OF_JOBS.encode()])}.tar": (JOBS,),
         folder / f"pumice-{_digest(_own_sources())}.tar": (own,),
     }
+    extra = {folder / f"dask-{_digest([_OF_DASK.encode()])}.tar": (DASK_IMAGE,)}
+    if frameworks:
+        wanted |= extra
     missing = {path: names for path, names in wanted.items() if not path.exists()}
     if missing:
         with docker() as tools:
             for path, names in missing.items():
                 _make(tools, programs, names, own)
                 _save(tools, path, names)
-    for path in set(folder.glob("*.tar")) - wanted.keys():
+    for path in set(folder.glob("*.tar")) - wanted.keys() - extra.keys():
         path.unlink()
     return list(wanted)
 
@@ -51,6 +59,8 @@ def _make(tools: Docker, programs: Programs, names: Iterable[str], own: str) -> 
     for name in names:
         if name == JOBS:
             of_debian(tools, name, _OF_JOBS)
+        elif name == DASK_IMAGE:
+            of_debian(tools, name, _OF_DASK)
         elif name == COREDNS:
             of_program(tools, name, programs["coredns"])
         elif name == PAUSE:

@@ -104,6 +104,22 @@ class Machine:
         """Apply objects."""
         self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(documents))
 
+    def apply_crds(self, name: str) -> None:
+        """Apply the CRDs of an operator."""
+        self.kubectl("apply", "--server-side", "-f", str(self._programs[name]))
+
+    @contextlib.contextmanager
+    def operator(self, name: str, *words: str) -> Iterator[None]:
+        """Run an operator beside the control plane, as an administrator."""
+        conf = f"KUBECONFIG={self._pki / 'admin.conf'}"
+        with (self.logs / f"{name}.log").open("ab") as log:
+            child = _spawn(["env", conf, str(self._programs[name]), *words], log)
+        try:
+            yield
+        finally:
+            child.kill()
+            child.wait()
+
     def stop_kubelet(self, node: str) -> None:
         """Kill a kubelet and its containerd: the node says nothing any more."""
         for program in ("kubelet", "containerd"):

@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -53,8 +54,8 @@ def cost() -> str:
     )
 
 
-def find() -> Programs:
-    """Return all programs, after building what is missing. Raises CheckError."""
+def find(more: Mapping[str, Path]) -> Programs:
+    """Return all programs and `more`, after building what is missing. Raises CheckError."""
     missing = {package for program, package in _PACKAGES.items() if not shutil.which(program)}
     if not (CNI / "bridge").exists():
         missing.add("containernetworking-plugins")
@@ -62,7 +63,7 @@ def find() -> Programs:
         raise CheckError(f"not here: apt-get install {' '.join(sorted(missing))}")
     parts = require(("etcd", "kube-apiserver", "kube-controller-manager"))
     found = {program: Path(shutil.which(program) or program) for program in _PACKAGES}
-    return Programs(paths={**found, **parts, "kubectl": kubectl(), **_built()})
+    return Programs(paths={**found, **parts, "kubectl": kubectl(), **_built(), **more})
 
 
 def _built() -> dict[str, Path]:
