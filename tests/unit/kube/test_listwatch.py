@@ -36,7 +36,7 @@ END = "hang"
 @asynccontextmanager
 async def watching(kube: Kube) -> AsyncIterator[AsyncIterator[Item]]:
     watch = ListWatch(kube, POD, times=TIMES, rng=random.Random(7))
-    async with asyncio.timeout(5), aclosing(watch.items()) as items:
+    async with asyncio.timeout(30), aclosing(watch.items()) as items:
         yield items
 
 
