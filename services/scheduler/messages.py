@@ -221,8 +221,8 @@ def _deferral_s(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> in
         return 0
     if group.phase == _INQUEUE and group.was in _NOT_ADMITTED:
         return ADMISSION_DEFERRAL_S
-    if group.owner_job and job.last_seen.status.phase in _NOT_ADMITTED:
-        return 0  # its admission has not been written yet, and is late enough
+    if job.last_seen.status.phase in _NOT_ADMITTED:  # its admission has not been written yet
+        return 0 if group.owner_job else ADMISSION_DEFERRAL_S
     if group.phase != _RUNNING or group.was == "Unknown":
         return 0
     starting = any(job.by_status[status] for status in _STARTING)

@@ -144,9 +144,9 @@ def test_the_group_of_a_single_pod_may_be_one_write_from_its_admission_to_its_ru
     put(under, "pods", world.stored_pod("ns/p", uid="p", group="single"))
     assert deferrals(step(under, 0.0, 1)) == {"ns/single": ADMISSION_DEFERRAL_S}
     bound(under, "p", "single", "Pending")
-    assert deferrals(step(under, 0.1, 2)) == {"ns/single": PLACEMENT_DEFERRAL_S}
+    assert deferrals(step(under, 0.1, 2)) == {"ns/single": ADMISSION_DEFERRAL_S}
     bound(under, "p", "single", "Running")
-    assert deferrals(step(under, 0.2, 3)) == {"ns/single": RUNNING_DEFERRAL_S}
+    assert deferrals(step(under, 0.2, 3)) == {"ns/single": ADMISSION_DEFERRAL_S}
 
 
 def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run_and_a_moment_more():
