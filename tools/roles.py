@@ -79,6 +79,7 @@ _BESIDE = (
 )
 _TAKEN = "read or corrected when the name is taken: by a process that died, or a job before"
 _NATIVE = "Kubernetes serves native PodGroups since 1.37. Tests of tests/native fail without it"
+_NOT_SERVED = "a kind that the suite's server without streamed lists does not serve"
 RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
     "admission": {
         ("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"): _RENEWED,
@@ -95,6 +96,11 @@ RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("get", "scheduling.volcano.sh", "podgroups"): _MET,
         ("get", "scheduling.volcano.sh", "queues"): _MET,
         ("get", "shard.volcano.sh", "nodeshards"): _MET,
+    },
+    "cache": {
+        ("list", "autoscaling.x-k8s.io", "provisioningrequests"): _NOT_SERVED,
+        ("list", "resource.k8s.io", "devicetaintrules"): _NOT_SERVED,
+        ("list", "scheduling.k8s.io", "podgroups"): _NOT_SERVED,
     },
     "controller": {
         ("update", "batch.volcano.sh", "jobs/finalizers"): _BY_A_PLUGIN,
