@@ -232,6 +232,8 @@ class DeviceBinder:
                 continue
             if isinstance(step, steps.State):
                 return step
+            if self._clock.monotonic() >= deadline:
+                return Unusable(f"resource claim {use.claim}: another client changes it, too")
 
     async def _step(self, use: DeviceUse, following: NextStep) -> steps.Step:
         """Read a claim and make the next write, if one is needed."""

@@ -170,6 +170,12 @@ def _delete_step(claim: ResourceClaim) -> Step:
     return ClaimDelete()
 
 
+def _is_going(claim: ResourceClaim) -> bool:
+    """Tell whether a claim is deleted but for finalizers of others, whenever these go."""
+    meta = claim.metadata
+    return meta.deletion_timestamp is not None and FINALIZER not in meta.finalizers
+
+
 def prepared_step(
     item: Bind, use: DeviceUse, claim: ResourceClaim, *, now: float, timeout_s: float
 ) -> State:
@@ -205,7 +211,7 @@ def release_step(
     if not _is_claim_of(item, use, claim):
         return ClaimReady()
     if use.requests:
-        return _delete_step(claim)
+        return ClaimReady() if _is_going(claim) else _delete_step(claim)
     if status.allocation is None:
         return ClaimReady()
     others = [user for user in _users(claim) if user["uid"] != item.uid]

@@ -322,3 +322,9 @@ def test_a_failed_bind_deletes_the_claim_for_extended_resources():
     assert release_step(ITEM, MADE, given, now=NOW, timeout_s=1.0) == expected
     bare = made(allocation=ALLOCATION, finalizers=())
     assert release_step(ITEM, MADE, bare, now=NOW, timeout_s=1.0) == ClaimDelete()
+
+
+def test_a_claim_that_others_keep_from_going_is_left_to_them():
+    """Its owner may add finalizers; a second DELETE would change nothing, and so on for ever."""
+    kept = made(finalizers=("example.com/kept",), deletionTimestamp="2026-01-01T00:00:00Z")
+    assert release_step(ITEM, MADE, kept, now=NOW, timeout_s=1.0) == ClaimReady()

@@ -269,6 +269,45 @@ def test_a_claim_that_a_failed_bind_left_is_decided_anew():
     assert [result.device for result in allocation.devices.results] == ["d1"]
 
 
+def pod_of(name: str, *containers: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod of the group `g`."""
+    group = {"scheduling.k8s.io/group-name": "g"}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-ns/{name}",
+            "annotations": group,
+        },
+        "spec": {"schedulerName": "volcano", "containers": list(containers)},
+    }
+
+
+def test_requests_of_pods_that_are_gone_are_forgotten():
+    """A tenant may create pods with ever new names of containers."""
+    world = world_of({"n1": 1})
+    world.group("g")
+    for number in range(300):
+        world.put(kinds.POD, pod_of("p", container(f"c{number}", 1)))
+        assert given(world.decide()) == {"p": ["d0"]}
+        world.delete(kinds.POD, "ns/p", "uid-ns/p")
+    extended = world.cluster_state.store(Devices).extended
+    assert len(extended._made) <= 80
+    assert len(extended._counts) <= 1
+
+
+def test_two_pods_whose_statuses_name_one_claim_may_both_go():
+    """Whoever may write the status of pods may write so."""
+    world = world_of({"n1": 1})
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": []}}
+    for name in ("p", "q"):
+        world.put(kinds.POD, {**pod_of(name, container("a", 1)), "status": status})
+    for name in ("p", "q"):
+        world.delete(kinds.POD, f"ns/{name}", f"uid-ns/{name}")
+    world.group("h").pod("r", "h", cpu="1", requests={GPU: "1"})
+    assert given(world.decide()) == {"r": ["d0"]}
+
+
 def show(world: Cluster, name: str, use: DeviceUse) -> None:
     """Show the claim that the binder has made."""
     requests = [

@@ -41,6 +41,8 @@ from shared.model.quantity import milli
 _MANY: Final = 1 << 15
 """Shares of a device without capacities: more than the pods of a node can get."""
 _UNLIMITED: Final = 1 << 40
+_SPARE: Final = 64
+"""Claims that are kept beside those of tasks."""
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 Containers = tuple[ContainerDevices, ...]
@@ -142,7 +144,7 @@ class ExtendedResources:
         self._tasks.pop(task.uid, None)
         self._named.pop(task.uid, None)
         key = self._keys.pop(task.uid, None)
-        if key is not None:
+        if key is not None and self._owners.get(key) == task.uid:
             del self._owners[key]
 
     def key(self, task: Task) -> str | None:
@@ -200,6 +202,9 @@ class ExtendedResources:
             found = ClaimToMake(
                 made, read(made.claim, self._classes), msgspec.json.encode(made.claim)
             )
+            if len(self._made) >= _SPARE + 2 * len(self._tasks):
+                live = {asked for _, asked in self._tasks.values()}
+                self._made = {key: made for key, made in self._made.items() if key[0] in live}
             self._made[asked, resources] = found
         return found
 
@@ -221,6 +226,7 @@ class ExtendedResources:
         masks: dict[NodeSelector, BoolArray] = {}
         budget = SearchBudget(_UNLIMITED)
         found: dict[str, dict[str, int]] = {}
+        earlier, self._counts = self._counts, {}
         for column, node in enumerate(attributes.names if names else ()):
 
             def selects(selector: NodeSelector, column: int = column) -> bool:
@@ -232,16 +238,28 @@ class ExtendedResources:
             for name in names if records else ():
                 if name not in self._plugins.get(node, _NOTHING):
                     found.setdefault(node, {})[name] = sum(
-                        self._count(self._by_resource[name], record, budget) for record in records
+                        self._count(self._by_resource[name], record, budget, earlier)
+                        for record in records
                     )
         known = version if budget.unknown is None else None
         self._offered = (known, found)
         return found
 
-    def _count(self, name: str, record: SliceRecord, budget: SearchBudget) -> int:
-        """Return for how many requests a slice has devices of a class, at most."""
-        known = self._counts.get((name, record.serial))
+    def _count(
+        self,
+        name: str,
+        record: SliceRecord,
+        budget: SearchBudget,
+        earlier: Mapping[tuple[str, int], int],
+    ) -> int:
+        """Return for how many requests a slice has devices of a class, at most.
+
+        `earlier` are the counts of the last time; those that are used again are kept.
+        """
+        key = (name, record.serial)
+        known = self._counts.get(key, earlier.get(key))
         if known is not None:
+            self._counts[key] = known
             return known
         device_class, before = self._classes[name], budget.unknowns
         selectors = device_class.spec.selectors
@@ -255,7 +273,7 @@ class ExtendedResources:
                 continue
             count += _shares(device.device) if device.is_shared else 1
         if budget.unknowns == before:
-            self._counts[name, record.serial] = count
+            self._counts[key] = count
         return count
 
 
