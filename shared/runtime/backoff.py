@@ -44,7 +44,7 @@ class Backoff:
         """
         own_s = delay_s(attempt, first_s=self._first_s, cap_s=self._cap_s)
         swing = 1 + self._jitter * (2 * self._rng.random() - 1)
-        costly_s = min(attempt * took_s, LONGEST_OF_COSTLY_S)
+        costly_s = min(attempt * took_s * swing, LONGEST_OF_COSTLY_S)
         return max(min(own_s * swing, self._cap_s), costly_s)
 
     def next_s(self) -> float:

@@ -127,6 +127,7 @@ class WorkQueue(Generic[K]):
         self._timers: list[tuple[float, int, K]] = []
         self._sequence = 0
         self._attempts: dict[K, int] = {}
+        self._successes = 0
         self._timer_set = asyncio.Event()
 
     def __len__(self) -> int:
@@ -220,13 +221,14 @@ class WorkQueue(Generic[K]):
                     self._enqueue(key)
 
     async def _handle(self, handler: Callable[[K], Awaitable[None]], key: K) -> None:
-        kind, stage, began = self._kind, self._stage, self._clock.monotonic()
+        kind, stage = self._kind, self._stage
+        began, successes = self._clock.monotonic(), self._successes
         try:
             with self._quarantine.isolate(kind, str(key), stage=stage) as isolated:
                 await handler(key)
         except Retryable as error:
             self._log.info("key_requeued", work_queue=self._name, key=str(key), reason=str(error))
-            self._retry(key, began, error.retry_after_s)
+            self._retry(key, self._cost_s(began, successes), error.retry_after_s)
             return
         except PumiceError as error:
             self._quarantine.failed(kind, str(key), stage=stage, error=error)
@@ -235,15 +237,22 @@ class WorkQueue(Generic[K]):
             failed = isolated.error is not None
         if failed:
             self._metrics.failures.labels(self._name).inc()
-            self._retry(key, began)
+            self._retry(key, self._cost_s(began, successes))
         else:
+            self._successes += 1
             self._attempts.pop(key, None)
 
-    def _retry(self, key: K, began: float, after_s: float | None = None) -> None:
+    def _cost_s(self, began: float, successes: int) -> float:
+        """Return how long an attempt took by the fault of its key.
+
+        It is 0 where no other key succeeded meanwhile: then the API server may be away.
+        """
+        return self._clock.monotonic() - began if self._successes > successes else 0.0
+
+    def _retry(self, key: K, took_s: float, after_s: float | None = None) -> None:
         attempt = self._attempts.get(key, 0)
         self._attempts[key] = attempt + 1
         self._metrics.retries.labels(self._name).inc()
-        took_s = self._clock.monotonic() - began
         delay_s = self._backoff.delay_s(attempt, took_s=took_s) if after_s is None else after_s
         self._due.pop(key, None)
         self._delay(key, delay_s)

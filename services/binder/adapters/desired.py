@@ -66,6 +66,7 @@ class DesiredStatuses:
         self._slots = slots
         self._quarantine = env.quarantine
         self._backoff = Backoff(first_s=0.2, cap_s=10.0, rng=env.rng)
+        self._written = 0
         self._delayed = delayed
         self._clock = env.clock
         self._metrics = metrics
@@ -85,12 +86,12 @@ class DesiredStatuses:
                     group.create_task(self._process(group, item), name=name)
 
     async def _process(self, group: TaskGroup, delivery: Delivery) -> None:
-        began = self._clock.monotonic()
+        began, written = self._clock.monotonic(), self._written
         try:
             async with self._source.acks.extended(group, delivery):
                 mark = term_of(delivery.message.headers)
                 await self._installation.settled()
-                began = self._clock.monotonic()
+                began, written = self._clock.monotonic(), self._written
                 if self._installation.refusal(mark):
                     await delivery.ack()
                     return
@@ -101,9 +102,9 @@ class DesiredStatuses:
                     await self._handle(delivery)
         except (Retryable, Conflict) as error:
             asked_s = error.retry_after_s if isinstance(error, Retryable) else None
-            await self._retry_later(delivery, str(error), asked_s, began)
+            await self._retry_later(delivery, str(error), asked_s, self._cost_s(began, written))
         except Rejected as error:
-            await self._retry_later(delivery, str(error), None, began)
+            await self._retry_later(delivery, str(error), None, self._cost_s(began, written))
         finally:
             self._slots.release()
 
@@ -175,6 +176,7 @@ class DesiredStatuses:
 
     async def _write(self, kind: str, change: StatusPatch) -> None:
         await self._statuses.write(change)
+        self._written += 1
         desired = change.desired
         self._metrics.statuses.labels(kind, "written").inc()
         self._log.info("status_written", kind=kind, object=desired.key, cycle=desired.cycle)
@@ -205,11 +207,14 @@ class DesiredStatuses:
         await delivery.term(reason)
         return None
 
+    def _cost_s(self, began: float, written: int) -> float:
+        """Return how long an attempt took; 0 where nothing else was written meanwhile."""
+        return self._clock.monotonic() - began if self._written > written else 0.0
+
     async def _retry_later(
-        self, delivery: Delivery, reason: str, asked_s: float | None, began: float | None = None
+        self, delivery: Delivery, reason: str, asked_s: float | None, took_s: float = 0.0
     ) -> None:
         self._log.info("status_postponed", subject=delivery.message.subject, reason=reason)
-        took_s = 0.0 if began is None else self._clock.monotonic() - began
         own_s = self._backoff.delay_s(delivery.attempt - 1, took_s=took_s)
         await redeliver_later(delivery, own_s if asked_s is None else asked_s, self._log)
 
