@@ -37,6 +37,21 @@ SAYS = {
 """Beginnings of lines, of which the longest counts, and what their output has."""
 
 
+async def reports(line: str, *target: str) -> None:
+    """Wait until a line of the page reports the job's end, which is recorded a moment later."""
+    words = shlex.split(line, comments=True)[1:]
+    start = max((s for s in SAYS if " ".join(words).startswith(s)), key=len)
+    out = ""
+
+    async def says() -> bool:
+        nonlocal out
+        code, out, err = await pumice(*words, *target)
+        assert (code, err) == (0, ""), line
+        return SAYS[start] in out
+
+    await until(says, deadline_s=60, describe=lambda: f"{line}, it says {out}")
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("api", ["embedded", "real"])
 async def test_each_line_of_the_page_reports_what_was_recorded(api, tmp_path):
@@ -51,15 +66,6 @@ async def test_each_line_of_the_page_reports_what_was_recorded(api, tmp_path):
                 await client.create("jobs", job("train", work), "default")
                 await completes(client, "train")
 
-            async def recorded() -> bool:
-                code, out, _ = await pumice("report", "efficiency", "-o", "csv", *target)
-                return code == 0 and "default,cpu," in out
-
-            await until(recorded, deadline_s=60, describe="the pods of the job are recorded")
             for line in LINES:
-                words = shlex.split(line, comments=True)[1:]
-                code, out, err = await pumice(*words, *target)
-                assert (code, err) == (0, ""), line
-                start = max((s for s in SAYS if " ".join(words).startswith(s)), key=len)
-                assert SAYS[start] in out, (line, out)
+                await reports(line, *target)
             await run.stop()
